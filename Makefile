@@ -24,7 +24,7 @@ PYTHON_HERE = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check plan dag status report serve sample gguf-tools quantize-tools kenlm-tools fp8-tools lint format docs clean
+.PHONY: help install demo test check plan dag status report serve sample gguf-tools quantize-tools kenlm-tools fp8-tools published-model lint format docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,6 +115,9 @@ kenlm-tools: $(VENV)/.compiled ## KenLM, compiled once, for quality.lm and quali
 
 fp8-tools: $(VENV)/.compiled ## torchao, once, for trainings with precision: fp8: into .fp8, or CRAWL2LLM_FP8
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target "$(or $(CRAWL2LLM_FP8),.fp8)" -r envs/lock-fp8.txt
+
+published-model: $(VENV)/.compiled ## SmolLM2-135M-Instruct, once, to start from and to test with: into .published, or CRAWL2LLM_PUBLISHED
+	@$(BIN)/python -m crawl2llm.training.published.tool
 
 lint: $(VENV)/.installed-dev ## formatting, lint and types
 	$(BIN)/ruff format --check .

@@ -5,9 +5,44 @@ rule compress_prune:
     """{model}/: the pruned model, and its loss at every step."""
     input:
         model=parent(),
-        tokens=manifests("tokenize.encode"),
+        tokens=inputs.tokens(),
     output:
         result("compress.prune"),
+    shell:
+        TRAINING
+
+
+rule compress_merge:
+    """{model}/: a model whose weights are averages of those of others."""
+    input:
+        model=parent(),
+        others=other_parents(),
+    output:
+        result("compress.merge"),
+    shell:
+        PROGRAM
+
+
+rule compress_teach:
+    """{model}/: the likeliest next tokens of the training text, if a student reads them."""
+    input:
+        model=model(),
+        tokens=inputs.tokens(),
+    output:
+        result("compress.teach"),
+    shell:
+        PROGRAM
+
+
+rule compress_distil:
+    """{model}/: the model trained by its teacher, and its loss at every step."""
+    input:
+        model=parent(),
+        teacher=other_parents(),
+        tokens=inputs.tokens(),
+        taught=inputs.written_teacher(),
+    output:
+        result("compress.distil"),
     shell:
         TRAINING
 
@@ -16,7 +51,7 @@ rule compress_quantize:
     """{model}/: the model with its weights in eight or four bits."""
     input:
         model=parent(),
-        tokens=manifests_if_needed("tokenize.encode", by="compress.quantize"),
+        tokens=inputs.tokens(by="compress.quantize"),
     output:
         result("compress.quantize"),
     threads: calibration_threads
@@ -34,7 +69,7 @@ rule compress_export:
             verdicts(),
             manifests("corpus.split", "corpus.write", "tokenize.train", "finetune.pairs", "evaluate.items"),
         ),
-        tokens=manifests("tokenize.encode"),
+        tokens=inputs.tokens(),
     output:
         result("compress.export"),
     shell:

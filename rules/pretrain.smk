@@ -87,3 +87,11 @@ rule pretrain_train:
         result("pretrain.train"),
     shell:
         TRAINING
+
+
+rule pretrain_published:
+    """{model}/: a model that somebody else trained, in the form of the run's own."""
+    output:
+        result("pretrain.published"),
+    shell:
+        PROGRAM

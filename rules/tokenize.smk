@@ -21,3 +21,14 @@ rule tokenize_encode:
         result("tokenize.encode"),
     shell:
         "RAYON_NUM_THREADS={threads} " + PROGRAM
+
+
+rule tokenize_reencode:
+    """{split}/{source}/{model}-*: the same datasets in the tokens of a published model."""
+    input:
+        model=manifest("pretrain.published"),
+        corpus=manifests("corpus.write"),
+    output:
+        result("tokenize.reencode"),
+    shell:
+        "RAYON_NUM_THREADS={threads} " + PROGRAM

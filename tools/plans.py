@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from crawl2llm.chain import config as configuration
+from crawl2llm.chain.model_registry import trains_base
 from crawl2llm.commands.plan.training import summary_and_placement
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.root import ROOT
@@ -32,6 +33,7 @@ GPUS = {  # what each config is for
     "configs/own-warcs.yaml": ON_A_LAPTOP,
     "configs/chat-small.yaml": "h100",
     "configs/talk-cpu.yaml": ON_A_LAPTOP,
+    "configs/tune-published.yaml": ON_A_LAPTOP,
 }
 NO_TRAINING = Path("/nonexistent")  # no training was measured: the table is the same on every machine
 FREE_BYTES = 8e9  # bytes that a laptop has free, for configs without a GPU
@@ -64,6 +66,8 @@ def training_plan(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def table_cells(path: Path) -> list[str]:
     """The row of a config."""
+    if not trains_base(configuration.validate(yaml.safe_load(path.read_text(encoding="utf-8")))):
+        return ["a published model's", *["–"] * 5]
     try:
         summary, placement = training_plan(path)
     except InputError:

@@ -30,6 +30,10 @@ COMMANDS = {  # name: (module with main(argv), what it does)
         "crawl2llm.commands.tune.command",
         "try micro-batches and recomputation on this machine, and say what to put into the config",
     ),
+    "fetch-model": (
+        "crawl2llm.commands.fetch_model.command",
+        "a published model from the Hugging Face hub, at one commit, before a run",
+    ),
     "export": ("crawl2llm.training.export", "which checkpoints there are; one of them as a model for transformers"),
     "serve": (
         "crawl2llm.commands.serve.command",

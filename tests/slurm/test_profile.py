@@ -16,6 +16,7 @@ from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.chain.steps import STEPS
 from crawl2llm.filters.quality import tools
 from tests.slurm.conftest import own_profile
+from tests.unit.training.tiny_published import write_published
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILE = ROOT / "profiles" / "slurm"
@@ -27,6 +28,8 @@ GPU_RULES = {
     "align_reward",
     "align_train",
     "compress_prune",
+    "compress_teach",
+    "compress_distil",
     "evaluate_model",
     "evaluate_public",
     "evaluate_curve",
@@ -71,6 +74,9 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
     config["dedup"]["export"] = {"write": True}
     config["models"]["give"] = {"from": "sft", "step": "compress.export"}
     config["models"]["small"] = {"from": "base", "step": "compress.prune"}
+    config["models"]["taught"] = {"from": "small", "step": "compress.distil", "top_k": 8}
+    config["models"]["soup"] = {"from": "sft", "step": "compress.merge", "with": ["base"]}
+    config["models"]["tiny"] = {"path": str(write_published(folder / "tiny"))}
     config["models"]["rm"] = {"from": "sft", "step": "align.reward"}
     config["align"] = {"pairs": {"files": [{"path": str(rows)}]}}
     config["models"]["grpo"] = {
@@ -154,7 +160,16 @@ def test_only_the_rules_that_compute_on_gpus_ask_for_them(plan: dict[str, dict[s
 
 
 @pytest.mark.parametrize(
-    "rule", ["pretrain_rung", "pretrain_train", "finetune_train", "align_reward", "align_train", "compress_prune"]
+    "rule",
+    [
+        "pretrain_rung",
+        "pretrain_train",
+        "finetune_train",
+        "align_reward",
+        "align_train",
+        "compress_prune",
+        "compress_distil",
+    ],
 )
 def test_training_is_told_before_its_time_limit(plan: dict[str, dict[str, str]], rule: str) -> None:
     train = plan[rule]

@@ -16,6 +16,7 @@ from benchmarks.dry_run import imported, prepared
 from crawl2llm.commands.plan import dryrun
 from crawl2llm.commands.plan.reasons import reasons_by_rule
 from crawl2llm.core.console import format_duration
+from tests.unit.training.tiny_published import write_published
 from tests.workflow import forked
 from tests.workflow.conftest import ROOT, TINY, command, environment, run
 from tests.workflow.plan import planned
@@ -222,7 +223,7 @@ def test_a_refusal_is_plain_on_the_screen_and_whole_in_the_log(tmp_path: Path) -
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem)
 @pytest.mark.parametrize("profile", ["local", "slurm"])
 def test_configs_plan(tmp_path: Path, path: Path, profile: str) -> None:
-    """Every run in configs/ plans, on a machine without SLURM too, over (empty) files where it looks for them."""
+    """Every run in configs/ plans, on a machine without SLURM too, over (empty) files, and a tiny model, where it looks for them."""
     tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     for source in tree["ingest"]["extract"]["sources"]:
         for pattern in source.get("paths", []):
@@ -235,6 +236,9 @@ def test_configs_plan(tmp_path: Path, path: Path, profile: str) -> None:
             target = tmp_path / entry["path"].replace("{data}", "data")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text("")
+    for entry in tree.get("models", {}).values():
+        if "path" in (entry or {}):
+            write_published(tmp_path / entry["path"].replace("{data}", "data"))
     done = snakemake("--configfile", str(path), "--config", f"data={tmp_path / 'data'}", "--dry-run", "--quiet", "rules",
                      profile=profile, folder=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -35,7 +35,7 @@ LOOKS = {  # command: its options in a folder of a run
     "record": [[]],
     "keys": [[], ["seed"]],
 }
-WRITES = {"new", "report", "decontaminate", "docs"}  # what they write is what they are for
+WRITES = {"new", "report", "decontaminate", "docs", "fetch-model"}  # what they write is what they are for
 TALKS = {"serve", "sample", "gpu-check", "tune"}  # they load a model, and their own tests say what they do
 CASES = [(command, options) for command, rows in LOOKS.items() for options in rows]
 

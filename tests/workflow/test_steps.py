@@ -16,6 +16,7 @@ import snakemake.api  # noqa: F401 - first, since the modules import each other
 from crawl2llm.chain import config, placement_options, stage_names, steps
 from crawl2llm.chain.filter_order import FILTERS, ordinary_filters
 from crawl2llm.workflow import project_checks, start
+from tests.unit.training.tiny_published import write_published
 from tests.workflow.plan import dry_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,8 +42,10 @@ GIVEN = {
 MODELS = {
     "sft": {"from": "base", "step": "finetune.train"},
     "small": {"from": "base", "step": "compress.prune"},
+    "taught": {"from": "small", "step": "compress.distil", "teacher": "sft", "top_k": 8},
     "int8": {"from": "sft", "step": "compress.quantize"},
     "awq": {"from": "sft", "step": "compress.quantize", "method": "awq"},
+    "soup": {"from": "sft", "step": "compress.merge", "with": ["liked"]},
     "scores": {"from": "sft", "step": "align.reward"},
     "liked": {
         "from": "sft",
@@ -51,6 +54,8 @@ MODELS = {
         "rewards": [{"reward": "model", "name": "scores"}],
     },
     "give": {"from": "liked", "step": "compress.export"},
+    "tiny": {"path": "tiny"},
+    "own": {"from": "tiny", "step": "finetune.train"},
 }
 
 
@@ -116,6 +121,7 @@ def workflow(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     folder = tmp_path_factory.mktemp("every step")
     (folder / "b.jsonl").write_text("{}\n")
     (folder / "model").mkdir()
+    write_published(folder / "tiny")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(project_checks, "check_project", lambda project: None)
         patch.setattr(start, "check_environment", lambda workflow, project, gpus: None)

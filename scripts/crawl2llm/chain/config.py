@@ -35,7 +35,7 @@ def with_defaults(config: dict[str, Any], node: dict[str, Any] | None = None) ->
         elif "default" in child:
             out[key] = copy.deepcopy(child["default"])
     if "models" in out and node is None:  # null takes a model away
-        out["models"] = {name: entry for name, entry in out["models"].items() if entry is not None}
+        out["models"] = model_registry.with_root_keys(out["models"])
     return out
 
 
@@ -52,6 +52,9 @@ def fill_data_folder(config: dict[str, Any]) -> dict[str, Any]:
             for section in sections:
                 if key in section:
                     section[key] = _change_path_values(section[key], partial(to_folder, data=out["data"]))
+    for entry in out["models"].values():  # its content is tracked, and no path
+        if entry["step"] == model_registry.PUBLISHED_STEP and entry.get("path"):
+            entry["path"] = to_folder(entry["path"], out["data"])
     return out
 
 
@@ -107,7 +110,7 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
         raise ConfigError(f"{source}: " + f"\n{source}: ".join(lines))
     lines = list(dict.fromkeys(line for error in schema_errors(config) for line in error_lines(error)))
     complete = {} if lines else fill_data_folder(with_defaults(config))
-    lines += model_registry.model_problems(complete.get("models", {}))
+    lines += model_registry.model_problems(complete) if complete else []
     if not lines:
         lines += _markup_problems(complete)
         by_hand = set(complete["variants"])

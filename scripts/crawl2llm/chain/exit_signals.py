@@ -19,6 +19,8 @@ LOWER = {
     "pretrain.train": "pretrain.train.micro_batch, pretrain.train.processes or the size of the model (pretrain.train.model)",
     "finetune.train": "finetune.train.micro_batch, finetune.train.processes or the size of the model (pretrain.train.model)",
     "compress.prune": "compress.prune.micro_batch, compress.prune.processes or the size of the model (pretrain.train.model)",
+    "compress.teach": "compress.teach.batch_size",
+    "compress.distil": "compress.distil.micro_batch, compress.distil.processes, or the teacher: with top_k it is not there",
     "align.reward": "align.reward.micro_batch, align.reward.processes or the size of the model (pretrain.train.model)",
     "align.train": "align.train.micro_batch, align.train.processes or the size of the model (pretrain.train.model)",
     "evaluate.items": "evaluate.items.counted_tokens",

@@ -26,6 +26,7 @@ FOLDER = Path(".snakemake/gpus")
 ONE_GPU_STEPS = (
     "quality.transformers",
     "align.pairs",
+    "compress.teach",
     "evaluate.model",
     "evaluate.public",
     "evaluate.curve",

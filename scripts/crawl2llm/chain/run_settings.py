@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict
 
-from crawl2llm.chain.model_registry import EXPORT_STEP, MAKERS
+from crawl2llm.chain.model_registry import EXPORT_STEP, MAKERS, PUBLISHED_STEP
 from crawl2llm.chain.stage_names import KNOWN_FILTERS
 from crawl2llm.core.setting_types import Seed
 from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, optional, section, setting
@@ -112,13 +112,15 @@ class SweepSettings(Settings):
 
 
 class ModelEntry(Settings):
-    """A model: the model that it is made from, the step that makes it, and keys of that step's section for it alone."""
+    """A model: the model that it is made from, the step that makes it, and keys of that step's section for it alone; of a published one
+    these keys alone.
+    """
 
     # Beside these two, the keys of the step's own section (chain/settings_registry.py).
     model_config = ConfigDict(extra="allow")
 
-    from_: str = setting(alias="from")
-    step: str = setting(choices=(*MAKERS[1:], EXPORT_STEP))
+    from_: str | None = setting(None, alias="from")
+    step: str = setting(PUBLISHED_STEP, choices=(*MAKERS[1:], EXPORT_STEP))
 
 
 class RunSettings(Settings):
@@ -176,8 +178,9 @@ class RunSettings(Settings):
         {"sft": {"from": "base", "step": "finetune.train"}},
         "The models that are made from others, by name; each is evaluated, but for reward models and exports. "
         "`from`: the model that it is made from, `base` (the one that pretrain.train makes) or another of "
-        "these. `step`: what makes it, `finetune.train`, `align.reward`, `align.train`, `compress.prune` or "
-        "`compress.quantize`; an entry of `compress.export` is no model, but files of one. Any key of that "
+        "these. `step`: what makes it, `finetune.train`, `align.reward`, `align.train`, `compress.prune`, "
+        "`compress.distil`, `compress.merge` or `compress.quantize`; an entry of `compress.export` is no model, but files "
+        "of one. Any key of that "
         "step's own section holds for this model alone, as in `{from: sft, step: finetune.train, learning_rate: "
         "0.0001}`. null in an overlay removes a model; `{}` is no model but `base`.",
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError, create_model
 
-from crawl2llm.chain.model_registry import step_keys
+from crawl2llm.chain.model_registry import PUBLISHED_STEP, step_keys
 from crawl2llm.chain.run_settings import RunSettings
 from crawl2llm.chain.stage_names import all_names, package_of
 from crawl2llm.core.settings import Settings, schema_node, section
@@ -82,7 +82,7 @@ def is_accepted(config: Any) -> bool:
         config_class().model_validate(config)
         for entry in (config.get("models") or {}).values():
             if entry is not None:
-                settings_class(entry["step"]).model_validate(step_keys(entry))
+                settings_class(entry.get("step", PUBLISHED_STEP)).model_validate(step_keys(entry))
     except ValidationError:
         return False
     return True

@@ -178,10 +178,10 @@ def needed_steps(step: str, config: Config, task: str = "") -> tuple[str, ...]:
     facts = STEPS[step]
     needs = resolve_needs(step, used_filters(config))
     names = tuple(name for name in needs if is_read(name, step, config, task))
-    if facts.models_read or (facts.per == "model" and set(MAKERS) & set(names)):
+    if facts.models_read or (facts.per == "model" and set(MAKERS) & set(needs)):
         makers = {model_registry.making_task(config, model)[0] for model in models_read(step, config, task)}
         rest = tuple(name for name in names if name not in MAKERS)
-        names = tuple(name for name in MAKERS if name in makers) + rest
+        names = tuple(name for name in MAKERS if name in makers and is_used(name, config)) + rest
     return names
 
 
@@ -199,7 +199,7 @@ def is_of_main(step: str, need: str) -> bool:
 
 def models_read(step: str, config: Config, task: str) -> list[str]:
     """The models that a task reads: those that its step declares; an evaluation its own, or all without a task; a step that makes one
-    its parent, or `base`, and the reward models that judge its answers.
+    its parents, or `base`, and the reward models that judge its answers.
     """
     facts = STEPS[step]
     if facts.models_read:
@@ -208,6 +208,7 @@ def models_read(step: str, config: Config, task: str) -> list[str]:
         return [task] if task else facts.tasks(config)
     return [
         model_registry.parent(config, task) or model_registry.BASE if task else model_registry.BASE,
+        *model_registry.other_parents(config, task),
         *model_registry.reward_models(config, task),
     ]
 
@@ -222,8 +223,10 @@ def upstream_tasks(step: str, config: Config, task: str = "") -> list[tuple[str,
     read = models_read(step, config, task) if facts.per == "model" or facts.models_read else all_models
     pairs = []
     for name in needed_steps(step, config, task):
-        of_models = STEPS[name].per == "model"
-        pairs += [(name, model) for model in task_models(name, config) if not of_models or model in read]
+        of_models, wanted = STEPS[name].per == "model", read
+        if name == model_registry.REENCODE_STEP:
+            wanted = [model_registry.root(config, model) for model in read]
+        pairs += [(name, model) for model in task_models(name, config) if not of_models or model in wanted]
     before = halving.tasks_before(task, config) if facts.per == "contender" else []
     return pairs + [(step, contender) for contender in before]
 

@@ -40,6 +40,8 @@ PublicTask = Literal[
     "sciq",
     "siqa",
     "mmlu",
+    "mmlu_cloze",
+    "triviaqa",
     "gsm8k",
     "blimp",
     "core",

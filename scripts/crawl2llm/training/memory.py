@@ -19,6 +19,9 @@ SECTION = "pretrain.train"
 # A run is refused where it needs this many times what there is: so far may the estimate be from the peak.
 TOLERANCE = 1.15
 MACHINE = "this machine (or its control group)"
+LOGITS_AT_ONCE = (
+    2**29
+)  # bytes of the logits, in fp32, that the scoring of answers makes at once, if one row has no more
 LOGIT_BYTES = 16  # bytes for each logit of a loss of torch: itself, its logarithm and the gradients of both, in fp32
 
 
@@ -138,16 +141,24 @@ def shape_of_config(config: Any, parameters: int, length: int) -> Shape:
 
 
 def check_loaded(
-    task: str, model: Any, batch: tuple[int, int], available: int, advice: list[str], precision: str = "fp32"
+    task: str,
+    model: Any,
+    batch: tuple[int, int],
+    available: int,
+    advice: list[str],
+    precision: str = "fp32",
+    in_pieces: bool = False,
 ) -> None:
     """InputError if the evaluation of a model of transformers clearly needs more than `available` bytes of this machine.
 
-    batch: sequences and their length in tokens.
+    batch: sequences and their length in tokens. in_pieces: of logits there are LOGITS_AT_ONCE at once, or those of one sequence.
     """
     parameters = model.num_parameters()
     how = Training(micro_batch=batch[0], precision=precision, zero_stage=0, processes=1, bytes_per_logit=LOGIT_BYTES)
     needed = deepspeed.peak_memory(shape_of_config(model.config, parameters, batch[1]), how)
     needed = {name: needed[name] for name in ("program", "weights", "logits")}
+    if in_pieces:
+        needed["logits"] = min(needed["logits"], max(LOGITS_AT_ONCE * LOGIT_BYTES // 4, needed["logits"] // batch[0]))
     if getattr(model, "is_quantized", False):
         needed["weights"] = model.get_memory_footprint()
     if sum(needed.values()) > TOLERANCE * available:

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from crawl2llm.training.pretraining_settings import ResolvedModel
 
 FOLDER = "model"  # of a result, and of a checkpoint
-COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+# Files beside the weights that a model made from another has from it; generation_config.json says where an answer may end.
+COMPANIONS = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "generation_config.json",
+)  # fmt: skip
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 

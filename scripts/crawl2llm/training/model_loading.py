@@ -10,6 +10,7 @@ from crawl2llm.chain.model_registry import BASE
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, task_of
 from crawl2llm.training import packed_weights, quantized_weights
+from crawl2llm.training.chat_layout import take_end_of_turn
 
 CONTEXT = 2048  # tokens
 # How the names of transformers' classes end that give a text a score, as a reward model does.
@@ -47,7 +48,7 @@ def context_by(value_of: Callable[[str], Any]) -> int:
 
 
 def load_tokenizer(folder: Path | str) -> Any:
-    """The tokenizer in a model's folder; its padding token is its end token where it has none.
+    """The tokenizer in a model's folder; its end token is that of its chat template's answers, its padding token that where it has none.
 
     Raises InputError if there is none that `transformers` reads, or one without an end token.
     """
@@ -58,6 +59,9 @@ def load_tokenizer(folder: Path | str) -> Any:
         tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{folder}: not a model that transformers reads: {error}") from error
+    tokenizer.backend_tokenizer.no_truncation()  # which some are published with: a text would be scored by its beginning
+    tokenizer.backend_tokenizer.no_padding()
+    take_end_of_turn(tokenizer)
     if tokenizer.eos_token_id is None:
         raise InputError(f"{folder}: its tokenizer has no end-of-text token (eos_token), which ends every answer")
     if tokenizer.pad_token_id is None:

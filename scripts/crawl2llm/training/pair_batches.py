@@ -20,6 +20,7 @@ import torch
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.training.batch import IGNORE, MicroBatch
+from crawl2llm.training.chat_layout import layout_for
 from crawl2llm.training.data import Tokens, windows_from
 from crawl2llm.training.heldout import Piece, pad_windows
 from crawl2llm.training.question_cuts import FittedRows, fit_pairs
@@ -87,7 +88,9 @@ class Cuts:
 
     pairs: int  # all of them
     cut: int  # those whose questions are cut
-    left_out: int  # those that do not fit even with one token of the question
+    left_out: (
+        int  # those that do not fit even with one token of the question, or spell a special token of the model's own
+    )
 
 
 def cut_counts(fitted: FittedRows, numbers: Iterable[int] | None = None) -> Cuts:
@@ -120,7 +123,7 @@ def report_notes(
     if train.left_out + heldout.left_out:
         text += (
             f"; {train.left_out:,} training and {heldout.left_out:,} held-out {unit} are left out, which do not fit even with a "
-            "token of the question"
+            "token of the question, or spell a special token of the model's own"
         )
     return [f"{text}."]
 
@@ -193,7 +196,8 @@ class Batches:
 
     def read_training_rows(self, manifest: Path) -> tuple[list[dict[str, Any]], Template]:
         """The rows to train on, and how they are laid out; all of them if there is none to learn from, which is refused later."""
-        all_rows, template = read_selected_pairs(manifest, "train", pairs_of(self.settings))
+        all_rows, origin = read_selected_pairs(manifest, "train", pairs_of(self.settings))
+        template = layout_for(origin, self.tokenizer)
         self.fitted = fit_pairs(all_rows, template, self.tokenizer, self.settings.max_length)
         return self.fitted.rows or all_rows, template
 

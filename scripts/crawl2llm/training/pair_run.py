@@ -45,6 +45,7 @@ from crawl2llm.training import (
 )
 from crawl2llm.training.batch import pin_for
 from crawl2llm.training.callback import Callback
+from crawl2llm.training.chat_layout import ChatLayout, layout_for
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.engines.by_name import ENGINES
 from crawl2llm.training.loss_scale import OVERFLOW
@@ -168,7 +169,8 @@ class Run:
 
     def read_batches(self) -> Batches:
         """What is trained on; reads what the run is measured by, too."""
-        rows, template = read_selected_pairs(self.args.pairs, "heldout", pairs_of(self.settings))
+        rows, origin = read_selected_pairs(self.args.pairs, "heldout", pairs_of(self.settings))
+        template = layout_for(origin, self.tokenizer)
         length = self.settings.max_length
         self.heldout_fitted = fit_pairs(rows, template, self.tokenizer, length)
         heldout = tokenized_pairs(self.heldout_fitted.rows, template, self.tokenizer, length)
@@ -354,6 +356,8 @@ class Run:
 
     def companions(self) -> list[Path]:
         """The files of the tokenizer beside the weights, and the chat template by which the model was asked."""
+        if isinstance(self.batches.template, ChatLayout):  # which the model came with
+            return [path for name in model.COMPANIONS if (path := self.source / name).is_file()]
         files = [path for name in model.COMPANIONS if name != CHAT and (path := self.source / name).is_file()]
         return [*files, Manifest.read(self.args.pairs).verify_files(CHAT).file(CHAT)]
 

@@ -166,6 +166,12 @@ class TrainSettings(TrainingSettings):
     docs/stages/pretrain.md.
     """
 
+    enabled: bool = setting(
+        True,
+        "Train the model `base`. Without it every model comes from a published one, and no step of pretrain runs that only "
+        "`base` needs.",
+        unless_default=True,
+    )
     model: TrainModel = section()
     seed: Seed = setting(
         0, "Seed of the weights' start, of the order of the data and of the choice of validation documents."

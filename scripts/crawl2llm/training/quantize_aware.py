@@ -59,5 +59,5 @@ def check_config(config: dict[str, Any]) -> None:
         check_quantize_aware(
             EngineSettings.of_tuning(settings_class(STEP).model_validate(model_registry.section(config, STEP, name))),
             partial(model_registry.key_path, config, STEP, name),
-            config["pretrain"]["train"]["model"]["type"],
+            "" if model_registry.is_from_published(config, name) else config["pretrain"]["train"]["model"]["type"],
         )

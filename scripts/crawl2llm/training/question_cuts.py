@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from crawl2llm.training.special_tokens import SPECIAL
 from crawl2llm.training.template import LEFT, RIGHT, Template
 
 AT_ONCE = 1000  # texts that are tokenized together
@@ -118,7 +119,17 @@ class FittedRows:
 
     rows: list[Row] = field(default_factory=list)
     cut: list[bool] = field(default_factory=list)  # whether the question of each row is cut
-    left_out: int = 0  # rows that do not fit even with one token of the question
+    left_out: int = (
+        0  # rows that do not fit even with one token of the question, or spell a special token of the model's own
+    )
+
+
+def further_special_tokens(tokenizer: Any) -> set[str]:
+    """The special tokens of a tokenizer that finetune.pairs does not look for: those of a published model, or of a ready tokenizer.
+
+    A text that spells one would be taken for it: `<s>` of a page begins no document.
+    """
+    return {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special} - {*SPECIAL}
 
 
 def fit_pairs(
@@ -131,10 +142,14 @@ def fit_pairs(
 ) -> FittedRows:
     """Cut the questions of rows that are longer than `max_length` tokens with one of the texts `names` and the end token behind them.
 
-    also: names of more texts, which are to fit too if a token of the question stays then.
+    also: names of more texts, which are to fit too if a token of the question stays then. A row that spells one of
+    `further_special_tokens` is left out.
     """
-    fitted = FittedRows()
+    fitted, special = FittedRows(), further_special_tokens(tokenizer)
     for row, long in _with_excess(rows, template, tokenizer, max_length, [*names, *also]):
+        if any(token in row[name] for token in special for name in ("question", *names, *also)):
+            fitted.left_out += 1
+            continue
         if not long:
             fitted.rows.append(row)
             fitted.cut.append(False)

@@ -19,14 +19,17 @@ from crawl2llm.stages.align import checks as aligning
 from crawl2llm.stages.compress import checks as quantizing
 from crawl2llm.stages.compress import gguf_support, quantize_tools
 from crawl2llm.stages.finetune.settings import PairsSettings
-from crawl2llm.stages.pretrain.steps import MIXED_BY
+from crawl2llm.stages.pretrain.steps import MIXED_BY, source_of_model
 from crawl2llm.stages.synthesize import checks as synthesizing
+from crawl2llm.stages.tokenize.ready_checks import check_ready
+from crawl2llm.stages.tokenize.settings import TrainSettings as TokenizerSettings
 from crawl2llm.training import checks as training
 from crawl2llm.training import gpus, init_checks, mix_shares, model_check, offload, pair_layouts, quantize_aware, sizes
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.float8 import check_precision
 from crawl2llm.training.parameters import FAMILIES
 from crawl2llm.training.pretraining_settings import MixSettings, PlanSettings, TrainModel, TrainSettings
+from crawl2llm.training.published.checks import check_published
 
 
 def check_config(config: dict[str, Any], variant: str = "main") -> None:
@@ -38,6 +41,7 @@ def check_config(config: dict[str, Any], variant: str = "main") -> None:
     known_labels.check_by_language(config)
     train = TrainSettings.model_validate(config["pretrain"]["train"])
     training.check_settings(train, train.processes * train.nodes)
+    check_published_models(config)
     check_lengths(config)
     check_mix(config)
     check_topics(config)
@@ -50,6 +54,8 @@ def check_config(config: dict[str, Any], variant: str = "main") -> None:
     quantize_tools.check_shapes(config)
     quantizing.check_compression(config)
     scorers.check_scorers(config)
+    ready = TokenizerSettings.model_validate(config["tokenize"]["train"])
+    check_ready(ready, Path(f"results/{variant}/tokenize/train"))
     check_sizes(config)
     model_check.check_model(config)
     pairs = PairsSettings.model_validate(config["finetune"]["pairs"])
@@ -116,13 +122,33 @@ def tuned_models(config: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+def check_published_models(config: dict[str, Any]) -> None:
+    """Raise InputError for a published model that is not there, is a result of pretrain.published itself, or is none that a run can
+    begin with; headers alone are read.
+    """
+    for name in model_registry.published_models(config):
+        key = f"models.{name}.{'path' if config['models'][name].get('path') else 'hub'}"
+        try:
+            source = source_of_model(config, name)
+        except InputError as error:
+            raise InputError(f"{key}: {error}") from None
+        folder = source.resolve()
+        results = Path("results").resolve()
+        if folder.is_relative_to(results) and folder.relative_to(results).parts[1:3] == ("pretrain", "published"):
+            raise InputError(
+                f"{key} is {str(source)!r}, a result that a run would remove before it makes it anew: copy the folder to another place, "
+                "and name that"
+            )
+        check_published(source, key)
+
+
 def check_lengths(config: dict[str, Any]) -> None:
     """Raise InputError for pairs that are longer than the context that the model is pre-trained with."""
     model = config["pretrain"]["train"]["model"]
     has_context = model["type"] in FAMILIES and isinstance(model["context"], int)
     for step, name in tuned_models(config) if has_context else []:
         length = model_registry.section(config, step, name)["max_length"]
-        if length > model["context"]:
+        if length > model["context"] and not model_registry.is_from_published(config, name):
             key = model_registry.key_path(config, step, name, "max_length")
             raise InputError(f"{key} is {length:,}, more than pretrain.train.model.context, {model['context']:,}")
 

@@ -123,12 +123,51 @@ class RuleInputs:
         """That of the model that the wildcards name."""
         return self._input_function(lambda wildcards, ranged: [self._path_of_model(wildcards, wildcards.model)])
 
+    def tokens(self, by: str = "") -> InputFunction:
+        """Those of all tasks that encode the corpus in the tokens of the model that the wildcards name.
+
+        by: a step that reads them only where the config says so.
+        """
+
+        def find(wildcards: Any, ranged: bool) -> list[str]:
+            config = self.variants[wildcards.variant]
+            step = model_registry.tokens_step(config, wildcards.model)
+            if by and step not in steps.needed_steps(by, config, wildcards.model):
+                return []
+            if step == model_registry.REENCODE_STEP:
+                return [
+                    self.project.manifest_path(wildcards.variant, step, model_registry.root(config, wildcards.model))
+                ]
+            return self._of_step(wildcards.variant, step, ranged)
+
+        return self._input_function(find)
+
     def parent(self) -> InputFunction:
         """That of the model that the one that the wildcards name is made from."""
 
         def find(wildcards: Any, ranged: bool) -> list[str]:
             name = model_registry.parent(self.variants[wildcards.variant], wildcards.model)
             return [self._path_of_model(wildcards, name)]
+
+        return self._input_function(find)
+
+    def other_parents(self) -> InputFunction:
+        """Those of the further models that the one that the wildcards name is made from."""
+
+        def find(wildcards: Any, ranged: bool) -> list[str]:
+            names = model_registry.other_parents(self.variants[wildcards.variant], wildcards.model)
+            return [self._path_of_model(wildcards, name) for name in names]
+
+        return self._input_function(find)
+
+    def written_teacher(self) -> InputFunction:
+        """That of the task of compress.teach which wrote what this teacher says; none where the teacher itself is asked."""
+
+        def find(wildcards: Any, ranged: bool) -> list[str]:
+            config = self.variants[wildcards.variant]
+            reads_it = model_registry.reads_written_teacher(config, wildcards.model)
+            names = model_registry.teachers(config, wildcards.model) if reads_it else []
+            return [self.project.manifest_path(wildcards.variant, model_registry.TEACH_STEP, name) for name in names]
 
         return self._input_function(find)
 

@@ -45,8 +45,8 @@ def refused(text: str) -> str:
         ),
         (
             "{a: {from: base, step: align.it}}",
-            "models.a.step is 'align.it'; allowed are 'finetune.train', 'align.reward', 'align.train', 'compress.prune', "
-            "'compress.quantize', 'compress.export'",
+            "models.a.step is 'align.it'; allowed are 'pretrain.published', 'finetune.train', 'align.reward', 'align.train', "
+            "'compress.prune', 'compress.distil', 'compress.merge', 'compress.quantize', 'compress.export'",
         ),
         (
             "{q: {from: base, step: compress.quantize}, a: {from: q, step: finetune.train}, b: {from: base, step: finetune.train}}",
@@ -68,8 +68,30 @@ def refused(text: str) -> str:
             "{r: {from: base, step: align.reward}, a: {from: r, step: compress.export}}",
             "models.a.from is 'r', which align.reward makes, and no other model is made from one of those; allowed: base",
         ),
+        (
+            "{a: {from: base, step: compress.merge, with: [x]}}",
+            "models.a.with names 'x', which is no model; allowed: base",
+        ),
+        (
+            "{a: {from: base, step: compress.merge, with: [b]}, b: {from: a, step: finetune.train}}",
+            "models.a.with names 'b', which is made from it; allowed: base",
+        ),
+        (
+            "{a: {from: base, step: compress.merge, with: [a]}}",
+            "models.a.with names 'a', the model itself; allowed: base",
+        ),
+        (
+            "{q: {from: base, step: compress.quantize}, a: {from: base, step: compress.merge, over: q}}",
+            "models.a.over names 'q', which compress.quantize makes, and no other model is made from one of those; allowed: base",
+        ),
         ("{q: {from: base, step: compress.quantize, epochs: 1}}", "models.q.epochs is not a known key"),
-        ("{a: {from: base}}", "models.a lacks the key 'step'"),
+        ("{a: {from: base}}", "models.a.from is 'base', and the entry names no step that makes the model: set models.a.step"),
+        ("{a: {}}", "models.a has neither path nor hub: a published model has one of path"),
+        ("{a: {path: x, hub: y/z}}", "models.a has path and hub: a published model has one of path"),
+        ("{a: {hub: y/z}}", "models.a.revision is None; with hub it is the commit, 40 hexadecimal digits"),
+        ("{a: {hub: y/z, revision: main}}", "models.a.revision is 'main'; allowed: a commit, 40 hexadecimal digits"),
+        ("{a: {step: finetune.train}}", "models.a.from is None, which is no model; allowed: base"),
+        ("{a: {path: x, epochs: 1}}", "models.a.epochs is not a known key"),
         ("{a: 3}", "models.a is 3, which is not of type object or null"),
         ("{base: {from: base, step: finetune.train}}", "models has the key 'base'; allowed are names of small letters"),
         ("{untrained: {from: base, step: finetune.train}}", "models has the key 'untrained'; allowed are names of small letters"),
@@ -166,6 +188,22 @@ def test_what_each_model_reads() -> None:
     )
 
 
+def test_a_merged_model_is_made_from_all_that_it_names() -> None:
+    soup = {"from": "sft2", "step": "compress.merge", "method": "ties", "with": ["other"], "over": "base"}
+    made = config({**CHAIN, "soup": soup, "give": {"from": "soup", "step": "compress.export"}})
+    assert model_registry.parents(made, "soup") == ["sft2", "other", "base"]
+    assert model_registry.ancestors(made, "give") == ["soup", "sft2", "sft", "other", "base"], (
+        "base after all that it became"
+    )
+    makers = [("pretrain.train", ""), ("finetune.train", "other"), ("finetune.train", "sft2")]
+    assert steps.upstream_tasks("compress.merge", made, "soup") == makers
+    assert "soup" in model_registry.language_models(made)
+    named_in_section = config(
+        {**CHAIN, "soup": {**SFT, "step": "compress.merge"}}, compress={"merge": {"with": ["sft"]}}
+    )
+    assert model_registry.parents(named_in_section, "soup") == ["base", "sft"]
+
+
 def test_an_export_is_no_model() -> None:
     give = {"from": "sft2", "step": "compress.export", "licence": "mit"}
     made, without = config({**CHAIN, "give": give}), config(CHAIN)
@@ -231,7 +269,7 @@ def above(made: dict[str, Any], step: str, task: str) -> set[tuple[str, str]]:
 def test_the_models_that_one_is_made_from_are_all_upstream_of_it(models: dict[str, Any]) -> None:
     made = config(models)
     for name in models:
-        ancestors = {model_registry.making_task(made, other) for other in model_registry.ancestors(models, name)}
+        ancestors = {model_registry.making_task(made, other) for other in model_registry.ancestors(made, name)}
         found = above(made, "finetune.train", name)
         assert {of for of in found if of[0] in model_registry.MAKERS} == ancestors
         assert ("finetune.train", name) not in found
@@ -243,7 +281,8 @@ def test_an_edit_of_one_model_reruns_it_and_what_is_made_from_it(models: dict[st
     edited = data.draw(st.sampled_from(list(models)))
     changed = {**models, edited: {**models[edited], "learning_rate": 0.0123}}
     before, after = fingerprints(config(models)), fingerprints(config(changed))
-    touched = {name for name in models if name == edited or edited in model_registry.ancestors(models, name)}
+    made = config(models)
+    touched = {name for name in models if name == edited or edited in model_registry.ancestors(made, name)}
     expected = {(step, name) for step in ("finetune.train", "evaluate.model") for name in touched}
     assert {of for of in before if before[of] != after[of]} == {*expected, ("report.render", "")}
 

@@ -125,7 +125,9 @@ MODELS: list[tuple[Any, bool]] = [
     ({"sft": {"from": "base", "step": "finetune.train", "epoch": 2}}, False),
     ({"sft": {"from_": "base", "from": "base", "step": "finetune.train"}}, False),
     ({"sft": {"from": "base", "step": "pretrain.train"}}, False),
-    ({"sft": {"step": "finetune.train"}}, False),
+    ({"sft": {"step": "finetune.train"}}, True),  # refused with the allowed parents (chain/model_registry.py)
+    ({"tiny": {"path": "a"}}, True),
+    ({"tiny": {"path": "a", "epochs": 2}}, False),
     ({"base": {"from": "base", "step": "finetune.train"}}, False),
     ({"sft": []}, False),
 ]

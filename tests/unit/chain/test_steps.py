@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from crawl2llm.chain.config import validate
 from crawl2llm.chain.config_schema import schema
 from crawl2llm.chain.filter_order import FILTERS, edit_steps, order_problem, verdict_steps
-from crawl2llm.chain.model_registry import EXPORT_STEP, QUANTIZE_STEP, REWARD_STEP
+from crawl2llm.chain.model_registry import (
+    DISTIL_STEP,
+    ENCODE_STEP,
+    EXPORT_STEP,
+    MERGE_STEP,
+    PUBLISHED_STEP,
+    QUANTIZE_STEP,
+    REENCODE_STEP,
+    REWARD_STEP,
+    TEACH_STEP,
+)
 from crawl2llm.chain.stage_names import AFTER_FILTERS, ALL_NAMES, BEFORE_FILTERS
 from crawl2llm.chain.step import VERDICTS_BEFORE, skipped_by, stage_of
 from crawl2llm.chain.steps import (
@@ -30,7 +40,15 @@ from crawl2llm.core.nested_dicts import lookup
 from crawl2llm.core.root import CODE
 
 PACKAGE = CODE / "crawl2llm"
-ON_DEMAND = (REWARD_STEP, "align.train", "compress.prune", QUANTIZE_STEP, EXPORT_STEP)  # used where a model is of them
+ON_DEMAND = (
+    REWARD_STEP,
+    "align.train",
+    "compress.prune",
+    DISTIL_STEP,
+    MERGE_STEP,
+    QUANTIZE_STEP,
+    EXPORT_STEP,
+)  # used where a model is of them
 ASKED_FOR = {
     "dedup.export",
     "language.compare",
@@ -47,6 +65,7 @@ ASKED_FOR = {
     "evaluate.found",
     "evaluate.curve",
     "evaluate.common",
+    TEACH_STEP,
     "pretrain.rung",
     "pretrain.halve",
     "report.compare",
@@ -147,6 +166,8 @@ def test_every_filter_reads_the_verdicts_of_the_one_before_whatever_their_order(
     asked_for = {
         "ingest.list",
         "ingest.fetch",
+        PUBLISHED_STEP,
+        REENCODE_STEP,
         *ON_DEMAND,
     }  # no source of the demo is remote, and no model is of these steps
     unused = set(STEPS) - set(used_steps(config)) - asked_for
@@ -190,8 +211,21 @@ def test_each_declares_its_own_steps_and_no_others() -> None:
 def test_a_step_that_follows_another_comes_right_after_it() -> None:
     order = list(STEPS)
     following = {step: facts.follows for step, facts in STEPS.items() if facts.follows}
-    assert following == {"dedup.export": "corpus.split", "compress.export": "evaluate.compare"}
+    assert following == {
+        "dedup.export": "corpus.split",
+        REENCODE_STEP: PUBLISHED_STEP,
+        EXPORT_STEP: "evaluate.compare",
+    }
     assert all(order.index(step) == order.index(follows) + 1 for step, follows in following.items())
+
+
+def test_an_export_is_compared_on_text_in_the_tokens_of_its_own_root() -> None:
+    """A GGUF file's bits per byte on ids of another tokenizer would be those of no text."""
+    given = {"from": "tiny", "step": EXPORT_STEP}, {"from": "base", "step": EXPORT_STEP}
+    config = validate({"models": {"tiny": {"path": "tiny"}, "theirs": given[0], "ours": given[1]}})
+    tokens = {ENCODE_STEP, REENCODE_STEP}
+    assert tokens & {*needed_steps(EXPORT_STEP, config, "theirs")} == {REENCODE_STEP}
+    assert tokens & {*needed_steps(EXPORT_STEP, config, "ours")} == {ENCODE_STEP}
 
 
 def test_a_step_is_told_of_others_what_it_declares() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from crawl2llm.core import checkpoint_folders
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.stages.evaluate.curve import checkpoint_folder
+from crawl2llm.training.kept_checkpoints import checkpoint_folder
 from crawl2llm.training.listing import model_of
 
 MAIN, OTHER = (Path(f"results/{name}/pretrain/train/manifest.json") for name in ("main", "without-quality"))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from transformers import AutoModelForCausalLM
 
 from crawl2llm.chain import config
 from crawl2llm.core import root
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, consumed_inputs, record_inputs
+from crawl2llm.stages.compress.retrain import companion_files
 from crawl2llm.training import initial, model
 from tests.unit.stages.pretrain.conftest import build
+from tests.unit.training.tiny_published import write_published
 from tests.unit.training.typed import engine_settings, shape_settings
 
 SHAPE: dict[str, Any] = {
@@ -113,3 +117,13 @@ def test_a_model_depends_on_the_files_of_its_tokenizer_alone(tmp_path: Path) -> 
     with record_inputs() as opened:
         assert model.companion_files(tmp_path / "manifest.json") == files[:2]
     assert consumed_inputs(opened)["tokenize.train"].keys() == {"files:", "tokenizer.json", "tokenizer_config.json"}
+
+
+def test_what_is_made_from_a_model_ends_its_answers_as_that_does(tmp_path: Path) -> None:
+    """generation_config.json of some published models has more ends than config.json: without the others generate() would not stop."""
+    source = write_published(tmp_path / "tiny")
+    (source / "generation_config.json").write_text(json.dumps({"eos_token_id": [1, 3]}))
+    loaded = AutoModelForCausalLM.from_pretrained(source, dtype="float32")
+    weights = {name: value.detach() for name, value in loaded.named_parameters()}
+    model.export(weights, loaded.config, "fp32", companion_files(source), tmp_path / "model")
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "model").generation_config.eos_token_id == [1, 3]

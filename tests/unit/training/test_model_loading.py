@@ -10,6 +10,7 @@ import pytest
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.root import ROOT
+from crawl2llm.stages.compress.gguf_reference import own_tokenizer
 from crawl2llm.stages.tokenize.train import train_bpe, untrained_tokenizer
 from crawl2llm.training.model_loading import load_model, load_tokenizer
 from crawl2llm.training.special_tokens import EOS
@@ -26,6 +27,20 @@ def test_a_tokenizer_is_its_own_for_every_type_of_model(tmp_path: Path, kind: st
     found = load_tokenizer(tmp_path)
     for text in ("Ab 1234 the_function(x)  \n\n", "e\u0301te\u0301 98", "It's 3 o'clock"):
         assert found(text)["input_ids"] == own.encode(text).ids
+
+
+def test_a_length_that_a_tokenizer_was_published_with_cuts_no_text(tmp_path: Path) -> None:
+    """tokenizer.json of some models cuts, or pads, every text: a document's loss would be that of its beginning."""
+    own = train_bpe(iter([Path(__file__).read_text()] * 3), untrained_tokenizer(1), 400)
+    text = "some words " * 40
+    expected = own.encode(text).ids
+    own.enable_truncation(8)
+    own.enable_padding(length=9999, pad_token=EOS)
+    own.save(str(tmp_path / "tokenizer.json"))
+    facts = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": EOS}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(facts))
+    assert load_tokenizer(tmp_path).backend_tokenizer.encode(text).ids == expected
+    assert own_tokenizer(tmp_path).encode(text).ids == expected
 
 
 def test_none(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -42,7 +42,8 @@ SETTINGS = {"epochs": 1, "batch_size": 8, "micro_batch": 8, "max_length": 64, "s
 class Tokenizer:
     """Makes a token of each character."""
 
-    eos_token_id, eos_token = 0, "\n"
+    eos_token_id, eos_token, chat_template = 0, "\n", None
+    added_tokens_decoder: ClassVar[dict[int, Any]] = {}
 
     def __call__(self, texts: list[str]) -> dict[str, list[list[int]]]:
         return {"input_ids": [list(map(ord, text)) for text in texts]}

@@ -82,6 +82,7 @@ def test_models_and_what_they_are_made_from(tmp_path: Path, monkeypatch: pytest.
         "sft": {"from": "base", "step": "finetune.train"},
         "int8": {"from": "sft", "step": "compress.quantize"},
         "awq": {"from": "sft", "step": "compress.quantize", "method": "awq"},
+        "soup": {"from": "sft", "step": "compress.merge", "with": ["base"]},
     }
     inputs = inputs_of(tmp_path, monkeypatch, filters=[], models=models)
     base, sft = "results/main/pretrain/train/manifest.json", "results/main/finetune/train/sft.manifest.json"
@@ -89,6 +90,8 @@ def test_models_and_what_they_are_made_from(tmp_path: Path, monkeypatch: pytest.
     assert inputs.model()(int8) == ["results/main/compress/quantize/int8.manifest.json"]
     assert inputs.parent()(int8) == [sft]
     assert inputs.lineage()(int8) == [sft, base]
+    assert inputs.other_parents()(SimpleNamespace(variant="main", model="soup")) == [base]
+    assert inputs.other_parents()(int8) == []
     calibrating = inputs.manifests_if_needed("tokenize.encode", by="compress.quantize")
     assert calibrating(int8) == [] and calibrating(awq) == ["results/main/tokenize/encode/00000.manifest.json"]
 

@@ -16,6 +16,7 @@ from crawl2llm.commands.serve.chat_template import ChatTemplate
 from crawl2llm.commands.serve.speculative import Speculation
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import model_loading, quantized_weights
+from crawl2llm.training.chat_layout import without_beginning
 from crawl2llm.training.template import CHAT
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Model:
         """
         special = {str(token): number for number, token in self.tokenizer.added_tokens_decoder.items() if token.special}
         if not chat_tokens.spells_special_token(messages, special):
-            return self.text_ids(self.template(messages))
+            return self.text_ids(without_beginning(self.tokenizer, self.template(messages)))
         backend = self.tokenizer.backend_tokenizer
         backend.encode_special_tokens = True
         try:

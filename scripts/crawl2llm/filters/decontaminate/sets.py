@@ -57,7 +57,9 @@ def public_question(task: str, row: Row) -> QuestionAndAnswer:
             return [row["question"]], row["correct_answer"]
         case "siqa":
             return [f"{row['context']} {row['question']}"], row["answer" + " ABC"[int(row["label"])]]
-        case "mmlu":
+        case "triviaqa":
+            return [row["question"]], row["answer"]["aliases"][0]
+        case "mmlu" | "mmlu_cloze":
             return [row["question"]], row["choices"][row["answer"]]
         case "gsm8k":
             return [row["question"]], CALCULATED.sub("", row["answer"]).partition("####")[0]

@@ -54,7 +54,7 @@ def judge_item(task: str, item: dict[str, Any], likelihoods: Sequence[float]) ->
     }
 
 
-def standard_error(right: Sequence[bool], documents: Sequence[str], seed: int, salt: str) -> float | None:
+def standard_error(right: Sequence[float], documents: Sequence[str], seed: int, salt: str) -> float | None:
     """The standard error of an accuracy: the standard deviation over RESAMPLES sets of as many documents, drawn with replacement.
 
     Documents are drawn, not items: those of one document depend on each other (cluster bootstrap, Davison and Hinkley 1997, section 3.8;

@@ -92,6 +92,12 @@ def _lambada_row(row: Row) -> Row:
     return {"text": f"{row['context']} {row['continuation']}"}
 
 
+def _triviaqa_row(row: Row) -> Row:
+    """The definition writes a question mark of its own; the hub's questions have one, too."""
+    question = row["context"].removeprefix("Question: ").removesuffix("\nAnswer:")
+    return {"question": question, "answer": {"aliases": row["aliases"]}}
+
+
 def _gsm8k_row(row: Row) -> Row:
     return {"question": row["context"], "answer": f"{row['chain_of_thought']}\n#### {row['answer']}"}
 
@@ -104,6 +110,20 @@ FIVE_CHOICES = (
 SOLUTION = (
     "text that ends with `#### ` and a number",
     lambda value, row: isinstance(value, str) and bool(re.search(r"#### -?[\d.,]+\s*$", value)),
+)
+MMLU = Layout(
+    {"subject": FILLED, "question": FILLED, "choices": exactly_texts(4), "answer": place_in("choices")},
+    integer_column("answer"),
+)
+TEXTS = (
+    "list of texts",
+    lambda value, row: (
+        isinstance(value, list) and bool(value) and all(isinstance(text, str) and text for text in value)
+    ),
+)
+ALIASES = (
+    "{aliases: [texts]}",
+    lambda value, row: isinstance(value, dict) and TEXTS[1](value.get("aliases"), row),
 )
 ARC = (LABELED_QUESTION, query_layout("Question: ", "question"))
 SENTENCE_PAIR: Columns = {"sentence_good": FILLED, "sentence_bad": FILLED}
@@ -168,10 +188,16 @@ PRESETS: dict[str, Preset] = {
                  "label": one_of("1", "2", "3")}),),
     ),
     "mmlu": Preset(  # five examples: Hendrycks et al. 2021, arXiv:2009.03300, section 4.1; the harness's own YAML says none
-        "mmlu/default/mmlu_{}.yaml", ("mmlu_test",),
-        (Layout({"subject": FILLED, "question": FILLED, "choices": exactly_texts(4), "answer": place_in("choices")},
-                integer_column("answer")),),
+        "mmlu/default/mmlu_{}.yaml", ("mmlu_test",), (MMLU,),
         shots=5, shot_files=("mmlu_dev",), part="subject", hub=("test", "dev"), configs=("all",),
+    ),
+    "mmlu_cloze": Preset(  # the answers' texts in place of their letters
+        "mmlu/continuation/mmlu_{}.yaml", ("mmlu_test",), (MMLU,), PER_CHARACTER, part="subject", hub=("test", ""), configs=("all",),
+    ),
+    "triviaqa": Preset(
+        "triviaqa/default.yaml", ("triviaqa_validation", "triviaqa", "triviaqa_sm_sub"),
+        (Layout({"question": FILLED, "answer": ALIASES}), Layout({"context": FILLED, "aliases": TEXTS}, _triviaqa_row)),
+        "exact_match,remove_whitespace",
     ),
     "gsm8k": Preset(  # five examples: the definition's own num_fewshot
         "gsm8k/gsm8k.yaml", ("gsm8k_test", "gsm8k"),

@@ -14,9 +14,10 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.stages.align.layouts import DPO, KTO, LABELS, LEARNS_FROM, PREFERENCE
 from crawl2llm.stages.align.pairs import Row, layout_of, layouts_in, read_rows, result_row
 from crawl2llm.training import pair_batches
+from crawl2llm.training.chat_layout import layout_for
 from crawl2llm.training.heldout import Piece
 from crawl2llm.training.pair_batches import Cuts, cut_counts, deal_micro_batches, micro_batch, tokenized_pairs
-from crawl2llm.training.question_cuts import FittedRows, cut_prompt, fit_pairs
+from crawl2llm.training.question_cuts import FittedRows, cut_prompt, fit_pairs, further_special_tokens
 from crawl2llm.training.shared_settings import TuningSettings
 from crawl2llm.training.template import Template
 
@@ -99,9 +100,10 @@ class PromptBatches(pair_batches.Batches):
     def fit_prompts(self, rows: Iterable[Row], max_new_tokens: int) -> FittedRows:
         """The rows, whose questions are cut so that `max_new_tokens` of an answer fit within `max_length`."""
         limit, fitted = self.settings.max_length - max_new_tokens, FittedRows()
+        special = further_special_tokens(self.tokenizer)
         for row in rows:
             question = cut_prompt(row["question"], self.template, self.tokenizer, limit)
-            if question is None or not self.prompt_ids(row):
+            if question is None or not self.prompt_ids(row) or any(token in row["question"] for token in special):
                 fitted.left_out += 1
                 continue
             fitted.rows.append({**row, "question": question})
@@ -127,7 +129,8 @@ class Preferences(PromptBatches):
 
     def read_training_rows(self, manifest: Path) -> tuple[list[Row], Template]:
         """The rows to train on, and how they are laid out."""
-        all_rows, self.template = rows_for(self.method, manifest, "train", self.step_name)
+        all_rows, origin = rows_for(self.method, manifest, "train", self.step_name)
+        self.template = layout_for(origin, self.tokenizer)
         self.fitted = self.fit_rows(all_rows)
         return self.fitted.rows or all_rows, self.template
 

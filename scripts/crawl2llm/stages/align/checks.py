@@ -32,7 +32,7 @@ def check_alignment(config: dict[str, Any]) -> None:
     if rewarding:
         check_files(pairs, f"models.{rewarding[0]}.step is {model_registry.REWARD_STEP!r}", [PREFERENCE])
     kind = config["pretrain"]["train"]["model"]["type"]
-    if rewarding and kind in UNSCORED:
+    if kind in UNSCORED and model_registry.models_from_base(config, model_registry.REWARD_STEP):
         raise InputError(
             f"models.{rewarding[0]}.step is {model_registry.REWARD_STEP!r}, which takes no pretrain.train.model.type {kind!r}: "
             "transformers has no such model that scores texts, or it is a mixture of experts"
@@ -41,7 +41,11 @@ def check_alignment(config: dict[str, Any]) -> None:
         settings, key = train_settings(config, name), partial(model_registry.key_path, config, STEP, name)
         check_chunks(settings, key("loss_chunk"))
         check_ppo(settings, key)
-        if settings.method == model_registry.PPO and kind in UNSCORED:
+        if (
+            settings.method == model_registry.PPO
+            and kind in UNSCORED
+            and not model_registry.is_from_published(config, name)
+        ):
             raise InputError(
                 f"{key('method')} is {model_registry.PPO!r}, which takes no pretrain.train.model.type {kind!r}: "
                 "transformers has no such model that gives tokens values, or it is a mixture of experts"
@@ -144,7 +148,7 @@ def check_answering(config: dict[str, Any]) -> None:
     allowed = [
         other
         for other in model_registry.language_models(config)
-        if not aligned & {other, *model_registry.ancestors(models, other)}
+        if not aligned & {other, *model_registry.ancestors(config, other)}
     ]
     if name not in allowed:
         why = "which is aligned, or made from such a model" if name in models else "which is no model"
@@ -211,5 +215,8 @@ def depends_on(config: dict[str, Any], name: str, model: str) -> bool:
             return True
         if current in config["models"] and current not in seen:
             seen.add(current)
-            pending += [config["models"][current]["from"], *model_registry.reward_models(config, current)]
+            pending += [
+                *model_registry.parents(config, current),
+                *model_registry.reward_models(config, current),
+            ]
     return False

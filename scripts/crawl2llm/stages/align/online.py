@@ -30,6 +30,7 @@ from crawl2llm.stages.align.run import Alignment
 from crawl2llm.stages.align.settings import RewardEntry, TrainSettings
 from crawl2llm.training import adapters, memory
 from crawl2llm.training.batch import IGNORE, MicroBatch
+from crawl2llm.training.chat_layout import layout_for
 from crawl2llm.training.engine import Update
 from crawl2llm.training.model_loading import model_name
 from crawl2llm.training.pair_batches import Cuts, cut_counts, deal_micro_batches, micro_batch, tokenized_pairs
@@ -55,7 +56,8 @@ class Prompts(PromptBatches):
 
     def read_training_rows(self, manifest: Path) -> tuple[list[Row], Template]:
         """The prompts that leave room for an answer, and how they are laid out."""
-        rows, self.template = read_rows(manifest, "train")
+        rows, origin = read_rows(manifest, "train")
+        self.template = layout_for(origin, self.tokenizer)
         prompts = unique_questions(rows)
         self.fitted = self.fit_prompts(prompts, self.settings.max_new_tokens)
         if not self.fitted.rows:

@@ -18,6 +18,7 @@ from crawl2llm.stages.align.reward_model import RewardModel
 from crawl2llm.stages.align.rewards import ENDPOINT, Rewards
 from crawl2llm.stages.align.settings import PairsSettings, RewardEntry
 from crawl2llm.training import quantized_weights, sampling, slots
+from crawl2llm.training.chat_layout import layout_for
 from crawl2llm.training.model_loading import context_of, load_model, model_name, verify_weights
 from crawl2llm.training.question_cuts import cut_prompt
 from crawl2llm.training.template import Template
@@ -48,6 +49,7 @@ def sample_preferences(
     torch.set_num_threads(settings.threads)
     folder = verify_weights(manifest)[1]
     model, tokenizer = load_model(folder)
+    template = layout_for(template, tokenizer)
     quantized_weights.place_model(model)
 
     def judge_of(entry: RewardEntry, key: str) -> RewardModel | EndpointJudge:

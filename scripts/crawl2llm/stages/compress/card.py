@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.model_registry import ALIGN_STEP, BASE_STEP, QUANTIZE_STEP
+from crawl2llm.chain.model_registry import ALIGN_STEP, BASE_STEP, DISTIL_STEP, MERGE_STEP, PUBLISHED_STEP, QUANTIZE_STEP
 from crawl2llm.core.settings import setting
-from crawl2llm.stages.compress.facts import CardSource, Facts, is_from_scratch
+from crawl2llm.stages.compress.facts import CardSource, Facts, TrainedModel, is_from_scratch
 from crawl2llm.stages.compress.gguf_support import SAFETENSORS
 from crawl2llm.stages.compress.sections import (
     QUANTIZED,
@@ -29,11 +29,15 @@ from crawl2llm.training.template import CHAT
 
 KIND = "crawl2llm/heldout"  # of the model index: a data set that is the run's own
 TASK = "text-generation"
+PARENT_CARD = "README-parent.md"  # the card of the published model that an export comes from
 MADE_BY = {
     BASE_STEP: "pre-trained",
+    PUBLISHED_STEP: "published by others",
     "finetune.train": "fine-tuned",
     "align.train": "aligned",
     "compress.prune": "pruned",
+    DISTIL_STEP: "distilled",
+    MERGE_STEP: "merged",
     QUANTIZE_STEP: "quantized",
 }
 
@@ -108,11 +112,11 @@ def card_metadata(facts: Facts, settings: Task, name: str, types: Iterable[str])
     ggufs = [kind for kind in types if kind != SAFETENSORS]
     languages = settings.kept_languages if settings.languages is None else settings.languages
     return ModelCardData(
-        license=settings.licence or "unknown",
+        license=licence_of(facts, settings) or "unknown",
         language=languages or None,
         library_name="transformers" if SAFETENSORS in types else "gguf",
         pipeline_tag=TASK,
-        base_model=settings.base_model,
+        base_model=settings.base_model or facts.published_root.get("name"),
         tags=[
             "crawl2llm",
             *(["gguf"] if ggufs else []),
@@ -123,6 +127,11 @@ def card_metadata(facts: Facts, settings: Task, name: str, types: Iterable[str])
         model_name=name,
         eval_results=results or None,
     )
+
+
+def licence_of(facts: Facts, settings: Task) -> str | None:
+    """The licence that the config names, or else that of the published model that this one comes from."""
+    return settings.licence or facts.published_root.get("licence") or None
 
 
 def quantization_tags(facts: Facts) -> list[str]:
@@ -155,15 +164,22 @@ def card_text(
 
 def title_lines(facts: Facts, settings: Task, name: str) -> Iterator[str]:
     """What the model is, in a few lines."""
-    base, size = facts.base_model, count_parameters(facts)
-    shape = base.summary.get("shape", {})
+    size = count_parameters(facts)
+    shape = facts.root_model.summary.get("shape") or {
+        key: facts.published_root[key] for key in facts.published_root if key == "type"
+    }
     yield f"# {name}\n"
     kind = f", of the architecture `{shape['type']}` of transformers" if shape else ""
     yield f"A causal language model of {size:,} parameters{kind}, made by crawl2llm, a workflow from web crawl to evaluated language model."
-    steps = [f"{MADE_BY.get(model.step, f'made by {model.step}')} ({model.name})" for model in facts.models[::-1]]
+    steps = [making_words(model) for model in facts.models[::-1]]
     origin = "Trained from scratch" if is_from_scratch(facts) else "Trained on from another model's weights"
     yield f"{origin}: {', then '.join(steps)}.\n"
-    if settings.licence is None:
+    if facts.published_root:
+        licence = facts.published_root["licence"]
+        stated = f", whose licence is {licence}" if licence else ""
+        whence = f"It comes from {facts.published_root['name']}{stated}"
+        yield f"{whence}; what was published with that lies here ({PARENT_CARD}, LICENSE, NOTICE).\n"
+    if licence_of(facts, settings) is None:
         yield "Its licence was not stated when it was exported.\n"
     if not all(model.summary.get("trained", True) for model in facts.models):
         yield (
@@ -171,6 +187,13 @@ def title_lines(facts: Facts, settings: Task, name: str) -> Iterator[str]:
             + " ".join(note for model in facts.models for note in model.summary.get("notes", []))
             + "\n"
         )
+
+
+def making_words(model: TrainedModel) -> str:
+    """How a model was made: `distilled from base (small)`, `merged (soup: 0.5 × dpo, 0.5 × sft)`."""
+    words, summary = MADE_BY.get(model.step, f"made by {model.step}"), model.summary
+    teacher = f" from {summary['teacher']}" if summary.get("teacher") else ""
+    return f"{words}{teacher} ({': '.join(filter(None, [model.name, summary.get('merged')]))})"
 
 
 def count_parameters(facts: Facts) -> int:
@@ -192,7 +215,9 @@ def usage_lines(facts: Facts, name: str, ggufs: list[dict[str, Any]], loader: st
         yield GGUF_CODE.format(file=ggufs[-1]["file"], call=CALLS[has_chat_template(facts)])
     if not has_chat_template(facts):
         yield f"{name} was not fine-tuned: it goes on with a text, and has no chat template.\n"
-    if context := facts.base_model.summary.get("shape", {}).get("context"):
+    if context := facts.published_root.get("context"):
+        yield f"Its context is {context:,} tokens. This run evaluated it on the text below, and trained it on that where a step says so.\n"
+    if context := facts.root_model.summary.get("shape", {}).get("context"):
         yield (
             f"Its context is {context:,} tokens. It was trained on the text below{unlisted_training(facts)}; it may write what is "
             "false.\n"

@@ -25,6 +25,16 @@ CARD = "README.md"
 AUTO, PLAIN = "AutoTokenizer", "PreTrainedTokenizerFast"  # what loads the tokenizer
 
 
+def copy_papers(root: Manifest, out: Path) -> list[Path]:
+    """Copy what was published with the model of a manifest, its card under another name; the files."""
+    copies = []
+    for path in map(root.file, root.files):
+        if path.name == CARD or path.name.startswith(("LICENSE", "NOTICE")):
+            copies.append(out / (card.PARENT_CARD if path.name == CARD else path.name))
+            shutil.copyfile(path, copies[-1])
+    return copies
+
+
 def body(args: argparse.Namespace, settings: card.Task, manifest: Manifest) -> list[Path]:
     name, out = task_of(args.manifest), model_folder(args.manifest)
     model_facts = facts.read_facts(args.models, args.evaluations, [*args.record, *args.tokens], settings.sources)
@@ -37,9 +47,12 @@ def body(args: argparse.Namespace, settings: card.Task, manifest: Manifest) -> l
         files += [out / gguf["file"] for gguf in ggufs]
     if SAFETENSORS in settings.types:
         # Those that its manifest lists, not what somebody laid beside them.
-        for path in sorted(path for path in map(model.file, model.files) if path.parent == folder):
+        for path in sorted(
+            path for path in map(model.file, model.files) if path.parent == folder and path.name != CARD
+        ):
             shutil.copyfile(path, out / path.name)
             files.append(out / path.name)
+    files += copy_papers(model_facts.root_model.manifest, out) if model_facts.published_root else []
     write_atomically(
         out / CARD,
         card.format_card(model_facts, settings, name, ggufs, AUTO if auto_finds_tokenizer(folder) else PLAIN),

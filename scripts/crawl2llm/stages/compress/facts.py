@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.model_registry import BASE, BASE_STEP, UNTRAINED
+from crawl2llm.chain.model_registry import BASE_STEP, PUBLISHED_STEP, UNTRAINED
 from crawl2llm.core import record
 from crawl2llm.core.console import format_quantity
 from crawl2llm.core.manifest import Manifest
@@ -52,7 +52,7 @@ class TrainedModel:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that a card tells. models: from the one that is exported up to `base`. evaluations: the summaries of evaluate.model."""
+    """Everything that a card tells. models: from the one that is exported up to its root. evaluations: the summaries of evaluate.model."""
 
     models: list[TrainedModel]
     evaluations: dict[str, dict[str, Any]]
@@ -60,9 +60,14 @@ class Facts:
     config_sources: Mapping[str, CardSource]  # by name
 
     @property
-    def base_model(self) -> TrainedModel:
-        """The model `base`."""
-        return next(model for model in self.models if model.name == BASE)
+    def root_model(self) -> TrainedModel:
+        """The model that all others are made from: `base`, or a published one."""
+        return self.models[-1]
+
+    @property
+    def published_root(self) -> dict[str, Any]:
+        """What a published root says of itself; empty where the root is `base`."""
+        return self.root_model.summary if self.root_model.step == PUBLISHED_STEP else {}
 
     @property
     def evaluation(self) -> dict[str, Any]:
@@ -149,5 +154,5 @@ def read_facts(
 
 
 def is_from_scratch(facts: Facts) -> bool:
-    """Whether the weights of `base` began as random numbers."""
-    return facts.base_model.step == BASE_STEP and not facts.base_model.summary.get("start_from")
+    """Whether the weights of the root began as random numbers."""
+    return facts.root_model.step == BASE_STEP and not facts.root_model.summary.get("start_from")

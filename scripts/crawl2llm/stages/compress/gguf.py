@@ -38,8 +38,8 @@ def export_gguf(
 ) -> list[dict[str, Any]]:
     """Make `<name>-<TYPE>.gguf` in `out` of the model in `folder`; what each has been measured to be, in the order of types.
 
-    tokens: manifests of tokenize.encode. Raises InputError if the tools are not there, where llama.cpp does not take the model, where
-    it cuts texts into other tokens, and where a file that is not quantized has other logits.
+    tokens: manifests of what encoded the corpus in the model's tokens. Raises InputError if the tools are not there, where llama.cpp does
+    not take the model, where it cuts texts into other tokens, and where a file that is not quantized has other logits.
     """
     home = gguf_support.TOOLS.folder()
     if why := gguf_support.TOOLS.problem(home):

@@ -36,6 +36,8 @@ def own_tokenizer(folder: Path) -> Tokenizer:
     """tokenizer.json of a model's folder, as its texts were encoded: special tokens are text."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.encode_special_tokens = True
+    tokenizer.no_truncation()  # which some are published with
+    tokenizer.no_padding()
     return tokenizer
 
 
@@ -59,10 +61,10 @@ class LogitReference:
         documents, _ = choose_documents(tokens, settings.max_tokens, settings.seed)
         if not documents:
             raise InputError("no held-out documents to compare a GGUF file on: raise corpus.split.validation_fraction")
-        model, _ = load_model(folder)
+        model, tokenizer = load_model(folder)
         model.eval()
         self.tokenizer = own_tokenizer(folder)
-        self.eos = int(model.config.eos_token_id)
+        self.eos = int(tokenizer.eos_token_id)  # config.json may have several, or that of the pre-training
         limit = getattr(model.config, "max_position_embeddings", None) or getattr(model.config, "n_positions", None)
         context = min(limit or CONTEXT, CONTEXT)
         stream = scoring_pieces(documents, self.eos, context, CARRY, by_document=True)

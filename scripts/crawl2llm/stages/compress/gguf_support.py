@@ -91,7 +91,8 @@ def check_exports(config: dict[str, Any]) -> None:
                 f"{why}, and models.{name}.from is {source!r}, whose weights are rounded for other programs: export "
                 f"{model_registry.parent(config, source)!r}, which it is made from, with q8_0 or q4_k_m, or {source!r} as {SAFETENSORS}"
             )
-        if obstacle := next(gguf_problems(config), None):
+        obstacle = None if model_registry.is_from_published(config, source) else next(gguf_problems(config), None)
+        if obstacle:
             raise InputError(f"{why}; {obstacle}")
 
 

@@ -21,13 +21,11 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
 from crawl2llm.chain import command_line
-from crawl2llm.chain.config_schema import given_settings
 from crawl2llm.chain.fingerprint import code_hashes
 from crawl2llm.core import checkpoint_folders
-from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, canonical_json, digest, pretty_json, write_atomically
 from crawl2llm.stages.compress import masks, structured
-from crawl2llm.stages.compress.retrain import WHERE, Run, Windows, companion_files
+from crawl2llm.stages.compress.retrain import WHERE, Run, Windows, companion_files, train_with_rows
 from crawl2llm.stages.compress.settings import PruneSettings
 from crawl2llm.training import checkpoint, heartbeat, metrics, mixture, model, program, quantized_weights
 from crawl2llm.training.compressible_layers import linear_layers, weight_bytes
@@ -148,21 +146,7 @@ def body(args: argparse.Namespace, settings: PruneSettings, manifest: Manifest) 
         if not settings.retrain_tokens:
             return write_results(args, settings, source, folder, facts, None, None, manifest)
         run = Run(args, settings, folder, folder / PRUNED, facts["masked"])
-        log.info(
-            "%s parameters, %s steps of %s tokens", f"{run.size:,}", f"{run.steps:,}", f"{settings.batch_tokens:,}"
-        )
-        if done := run.state.done:
-            log.info("%s", checkpoint_folders.resume_line(folder / f"step-{done:06d}", done, run.steps))
-        with metrics.Recorder(
-            folder,
-            run.state.done,
-            0,
-            tensorboard=False,
-            wandb="disabled",
-            project="",
-            config=given_settings(WHERE, settings),
-        ) as recorder:
-            tensors, made_on = train_and_measure(run, recorder, signals)
+        tensors, made_on = train_with_rows(run, folder, signals)
         manifest.run |= made_on
         return write_results(args, settings, source, folder, facts, run, tensors, manifest)
 

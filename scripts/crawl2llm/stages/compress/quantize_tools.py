@@ -51,7 +51,7 @@ ENVIRONMENT = ExternalTool(
 def check_methods(config: dict[str, Any]) -> None:
     """Raise InputError, naming key, value and what is allowed, for a model that cannot be quantized so."""
     kind = config["pretrain"]["train"]["model"]["type"]
-    for name in model_registry.models_made_by(config, QUANTIZE_STEP):
+    for name in model_registry.models_from_base(config, QUANTIZE_STEP):
         check_type(
             model_registry.section(config, QUANTIZE_STEP, name)["method"],
             kind,
@@ -82,11 +82,10 @@ def check_shapes(config: dict[str, Any]) -> None:
         ("finetune.train", "quantize_aware", "quantize_aware_group_size"),
     ]
     for step, method, group in quantizing_steps:
-        for name in model_registry.models_made_by(config, step):
+        for name in model_registry.models_from_base(config, step):
             settings = model_registry.section(config, step, name)
             if "compress.prune" in (
-                model_registry.making_task(config, parent)[0]
-                for parent in model_registry.ancestors(config["models"], name)
+                model_registry.making_task(config, parent)[0] for parent in model_registry.ancestors(config, name)
             ):
                 continue
             sizes_text = " and ".join(f"pretrain.train.model.{key}, {size}" for key, size in sizes.items())

@@ -1,4 +1,4 @@
-"""Training on of a pruned model, on one process: windows of the training text, by the engines and checkpoints of pre-training."""
+"""Training on of a smaller model, on one process: windows of the training text, by the engines and checkpoints of pre-training."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ import numpy as np
 import torch
 from transformers import AutoConfig
 
+from crawl2llm.chain.config_schema import given_settings
+from crawl2llm.core import checkpoint_folders
+from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.compress import calibration, masks
-from crawl2llm.stages.compress.settings import PruneSettings
-from crawl2llm.training import data, engine, heldout, model, stream_documents
+from crawl2llm.stages.compress.settings import RetrainSettings
+from crawl2llm.training import data, engine, heldout, metrics, model, stream_documents
 from crawl2llm.training import pair_run as finetune
 from crawl2llm.training.batch import IGNORE
 from crawl2llm.training.model_loading import context_of
 from crawl2llm.training.pair_batches import Cuts, MicroBatch, deal_micro_batches
+from crawl2llm.training.tuning import train_and_measure
 
 WHERE = "compress.prune"
 
@@ -32,16 +36,25 @@ class Windows:
 
     rows_each = 1  # rows of a micro-batch for each of its windows
 
-    def __init__(self, tokens: list[Path], settings: PruneSettings, context: int, end: int, processes: int) -> None:
+    def __init__(
+        self,
+        tokens: list[Path],
+        settings: RetrainSettings,
+        context: int,
+        end: int,
+        processes: int,
+        where: str = WHERE,
+        training_tokens: int = 0,
+    ) -> None:
         self.tokens, self.stream = tokens, data.open_split(tokens, "train")
         self.seed, self.context, self.end, self.processes = settings.seed, context, end, processes
         self.windows = calibration.count_windows(self.stream, context)
         if settings.batch_tokens % context:
             raise InputError(
-                f"{WHERE}.batch_tokens is {settings.batch_tokens}; it must be a multiple of the model's context, {context} tokens"
+                f"{where}.batch_tokens is {settings.batch_tokens}; it must be a multiple of the model's context, {context} tokens"
             )
         self.sequences = settings.batch_tokens // context
-        self.steps = math.ceil(settings.retrain_tokens / settings.batch_tokens)
+        self.steps = math.ceil(training_tokens / settings.batch_tokens)
         self.rounds = math.ceil(self.sequences / (processes * settings.micro_batch))
         self.size = math.ceil(self.sequences / (processes * self.rounds))
 
@@ -78,15 +91,16 @@ class Windows:
 class Run(finetune.Run):
     """A fine-tuning whose batches are windows of text, and whose zeroed weights stay zero.
 
-    source: the folder of the pruned model. zeroed: names of its parameters with zeros to keep.
+    source: the folder of the smaller model. zeroed: names of its parameters with zeros to keep.
     """
 
     where = WHERE
     program = "crawl2llm.stages.compress.prune"
-    settings: PruneSettings  # type: ignore[assignment] # it has no pairs
+    tokens_key = "retrain_tokens"  # of its section, how many it trains on
+    settings: RetrainSettings  # type: ignore[assignment] # it has no pairs
 
     def __init__(
-        self, args: argparse.Namespace, settings: PruneSettings, folder: Path, source: Path, zeroed: list[str]
+        self, args: argparse.Namespace, settings: RetrainSettings, folder: Path, source: Path, zeroed: list[str]
     ) -> None:
         self.zeroed = zeroed
         self.context = context_of(AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False))
@@ -99,11 +113,12 @@ class Run(finetune.Run):
         pieces = heldout.scoring_pieces(documents, end, self.context, heldout.CARRY)
         self.heldout = sorted(pieces, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
         self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
-        return Windows(self.args.tokens, self.settings, self.context, end, self.processes)
+        training_tokens = getattr(self.settings, self.tokens_key)
+        return Windows(self.args.tokens, self.settings, self.context, end, self.processes, self.where, training_tokens)
 
     def check_settings(self, config: Any) -> None:
         """InputError for settings that cannot go with the windows, the processes or the zeros."""
-        check_retraining(self.settings, self.batches.sequences, self.processes, bool(self.zeroed))
+        check_retraining(self.settings, self.batches.sequences, self.processes, bool(self.zeroed), self.where)
 
     def max_row_tokens(self) -> int:
         """The tokens of a window."""
@@ -129,13 +144,47 @@ def companion_files(source: Path) -> list[Path]:
     return [path for name in model.COMPANIONS if (path := source / name).is_file()]
 
 
-def check_retraining(settings: PruneSettings, sequences: int, processes: int, masked: bool) -> None:
+def check_retraining(
+    settings: RetrainSettings, sequences: int, processes: int, masked: bool, where: str = WHERE
+) -> None:
     """InputError for more processes than a batch has windows, and for zeros that an engine's shards would not keep."""
     if processes > sequences:
         raise InputError(
-            f"{WHERE}.batch_tokens is {settings.batch_tokens}, {sequences} windows, fewer than the {processes} processes: raise it"
+            f"{where}.batch_tokens is {settings.batch_tokens}, {sequences} windows, fewer than the {processes} processes: raise it"
         )
     if masked and settings.zero_stage:
         raise InputError(
-            f"{WHERE}.zero_stage is {settings.zero_stage}; zeros of method {settings.method!r} stay zero under stage 0 alone"
+            f"{where}.zero_stage is {settings.zero_stage}; zeros of method 'magnitude' or '2:4' stay zero under stage 0 alone"
         )
+
+
+def train_with_rows(run: Run, folder: Path, signals: list[int]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """`train_and_measure` on process 0, which writes rows and says what it does."""
+    log.info(
+        "%s parameters, %s steps of %s tokens", f"{run.size:,}", f"{run.steps:,}", f"{run.settings.batch_tokens:,}"
+    )
+    if done := run.state.done:
+        log.info("%s", checkpoint_folders.resume_line(folder / f"step-{done:06d}", done, run.steps))
+    with metrics.Recorder(
+        folder,
+        run.state.done,
+        0,
+        tensorboard=False,
+        wandb="disabled",
+        project="",
+        config=given_settings(run.where, run.settings),
+    ) as recorder:
+        return train_and_measure(run, recorder, signals)
+
+
+def training_facts(run: Run, losses: list[float]) -> dict[str, Any]:
+    """What a manifest's summary says of the training. losses: of its steps."""
+    return {
+        "steps": run.steps,
+        "tokens": run.steps * run.settings.batch_tokens,
+        "loss_first": losses[0],
+        "loss_last": losses[-1],
+        "validation_tokens": run.heldout_tokens,
+        "skipped_steps": run.state.skipped,
+        "notes": checkpoint_folders.code_change_notes(list(run.changed)),
+    }

@@ -76,12 +76,15 @@ SUMMARY_LABELS = {
     "bits_per_byte": "validation bits per byte", "pairs": "training pairs", "loss_first": "loss of the first step (nats a token)",
     "loss_last": "loss of the last step (nats a token)", "heldout_loss_before": "held-out loss before (nats an answer token)",
     "heldout_loss_after": "held-out loss after (nats an answer token)", "method": "method",
+    "merged": "merged",
     "heldout_preference_loss_before": "held-out loss of preferences before",
     "heldout_preference_loss_after": "held-out loss of preferences after",
     "heldout_reward_before": "held-out reward before", "heldout_reward_after": "held-out reward after",
     "heldout_answer_loss_before": "held-out answers' loss before (nats a token)",
     "heldout_answer_loss_after": "held-out answers' loss after (nats a token)",
     "parameters_before": "parameters before", "pruned_loss_before": "loss when pruned (nats a token)",
+    "teacher": "teacher", "student_loss_before": "held-out loss before (nats a token)",
+    "student_loss_after": "held-out loss after (nats a token)",
     "pruned_loss_after": "loss after the training (nats a token)",
 }  # fmt: skip
 

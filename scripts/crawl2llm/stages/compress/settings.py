@@ -7,7 +7,54 @@ from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, section
 from crawl2llm.training.shared_settings import AdamWSettings
 
 
-class PruneSettings(AdamWSettings):
+class RetrainSettings(AdamWSettings):
+    """Of a model that is trained on windows of the training text: compress.prune and compress.distil."""
+
+    batch_tokens: int = setting(
+        2048, "Tokens of an optimizer step over all processes, a multiple of the model's context.", ge=1, le=1000000000
+    )
+    micro_batch: int = setting(8, "Most windows that a process takes at once.", ge=1, le=4096)
+    validation_tokens: int = setting(
+        50000,
+        "Validation tokens on which the loss before and after the training is measured, as whole documents "
+        "chosen by hash.",
+        ge=1,
+        le=1000000000000,
+    )
+    learning_rate: Number = setting(
+        0.001,
+        "Peak learning rate of AdamW, which falls to 0; about that of the end of the pre-training, or higher "
+        "the more was taken out.",
+        gt=0,
+        le=1,
+    )
+    warmup: Number = setting(0.05, "Share of the steps that the learning rate rises over.", ge=0, lt=1)
+    weight_decay: Share = setting(0.1, "Weight decay of AdamW, on matrices; not on embeddings, norms and biases.")
+    precision: Literal["fp32", "bf16"] = setting(
+        "fp32", "Arithmetic of the forward and backward pass; master weights and optimizer are fp32."
+    )
+    engine: Literal["deepspeed", "torch"] = setting("deepspeed", "What trains, as in pretrain.train.")
+    zero_stage: Literal[0, 1, 2, 3] = setting(
+        0, "What the processes share out, as in finetune.train; with `magnitude` and `2:4` only 0."
+    )
+    seed: Seed = setting(0, "Seed of the order of the windows and of the choice of validation documents.")
+    threads: int = setting(2, "CPU threads of a process; they decide the last digits of sums on a CPU.", ge=1, le=1024)
+    processes: int = setting(
+        1,
+        "Processes of each node, one for each GPU; batch_tokens is their common batch, whatever their number.",
+        ge=1,
+        le=1024,
+        placement="launcher",
+    )
+    step_timeout: int = setting(
+        600,
+        "Seconds that a process waits for the others in a step, or for the pruned model, as in finetune.train.",
+        ge=10,
+        placement=True,
+    )
+
+
+class PruneSettings(RetrainSettings):
     """Takes weights, or whole heads, neurons and layers, out of a model, and trains it on by the engines of pretrain.train."""
 
     method: Literal["magnitude", "2:4", "structured"] = setting(
@@ -56,48 +103,91 @@ class PruneSettings(AdamWSettings):
         ge=0,
         le=1000000000000000,
     )
-    batch_tokens: int = setting(
-        2048, "Tokens of an optimizer step over all processes, a multiple of the model's context.", ge=1, le=1000000000
+
+
+class DistilSettings(RetrainSettings):
+    """Trains a small model by the probabilities that a larger one gives each next token."""
+
+    teacher: NonEmpty = setting("base", "A model of the same tokenizer.")
+    divergence: Literal["forward", "reverse"] = setting(
+        "forward",
+        "Kullback-Leibler: `forward` covers all that the teacher holds likely, `reverse` leaves out what the student "
+        "cannot follow.",
+        source="arXiv:2407.14679; arXiv:2306.08543",
     )
-    micro_batch: int = setting(8, "Most windows that a process takes at once.", ge=1, le=4096)
-    validation_tokens: int = setting(
-        50000,
-        "Validation tokens on which the loss before and after the training is measured, as whole documents "
-        "chosen by hash.",
-        ge=1,
-        le=1000000000000,
+    temperature: Number = setting(
+        1,
+        "Divides the logits of both; the divergence counts its square times.",
+        source="arXiv:1503.02531",
+        gt=0,
+        le=100,
     )
-    learning_rate: Number = setting(
-        0.001,
-        "Peak learning rate of AdamW, which falls to 0; about that of the end of the pre-training, or higher "
-        "the more was taken out.",
+    text_share: Share = setting(0, "Weight of the text's cross-entropy; the divergence has the rest.")
+    top_k: int = setting(
+        0, "0: the teacher runs beside. Else so many tokens of what compress.teach wrote.", ge=0, le=65536
+    )
+    tokens: int = setting(10000000, "Training tokens, in whole steps.", ge=1, le=1000000000000000)
+
+
+class TeachSettings(Settings):
+    """Writes a teacher's likeliest next tokens, for students with `top_k`."""
+
+    top_k: int = setting(64, "Tokens at each position.", ge=1, le=65536)
+    temperature: Number = setting(1, "That of the students.", gt=0, le=100)
+    tokens: int = setting(0, "Training tokens, in the students' order; 0: all, once.", ge=0, le=1000000000000000)
+    seed: Seed = setting(0, "That of the students, unless `tokens` is 0.")
+    precision: Literal["fp32", "bf16"] = setting("fp32", "Arithmetic.")
+    batch_size: int = setting(8, "Windows at once.", ge=1, le=4096, placement=True)
+    threads: int = setting(2, "CPU threads.", ge=1, le=1024)
+    device: Literal["auto", "cpu", "cuda"] = setting("auto", "auto takes CUDA if there is any.", placement=True)
+
+
+class MergeSettings(Settings):
+    """Averages the weights of models of one shape, or of the checkpoints of one training; nothing is trained."""
+
+    method: Literal["average", "checkpoints", "slerp", "task_arithmetic", "ties"] = setting(
+        "average",
+        "`average`: the mean (model soups). `checkpoints`: that of pretrain.train's last checkpoints and its model; `from` is base. "
+        "`slerp`: a point on the arc between two models. `task_arithmetic`: the differences from `over` are added to it "
+        "(arXiv:2212.04089). `ties`: the largest of these, by the sign that weighs more (arXiv:2306.01708). As mergekit computes them.",
+        source="arXiv:2203.05482",
+    )
+    with_: list[NonEmpty] = setting(
+        [],
+        "The models beside `from`, one for `slerp`, none for `checkpoints`. The result has the tokenizer and the type of `from`.",
+        unique=True,
+        alias="with",
+    )
+    over: NonEmpty | None = setting(
+        None, "Of `task_arithmetic` and `ties`: the model that `from` and `with` are all made from."
+    )
+    weights: list[Number] | None = setting(
+        None,
+        "Weights of `from` and of each of `with`; null: all are 1. `average` divides them by their sum.",
+        min_length=2,
+    )
+    t: Number = setting(0.5, "Of `slerp`: how far from `from` to the other model.", ge=0, le=1)
+    density: Number = setting(
+        0.2,
+        "Of `ties`: share of a tensor's differences that count, the largest.",
+        source="arXiv:2306.01708, section 5",
         gt=0,
         le=1,
     )
-    warmup: Number = setting(0.05, "Share of the steps that the learning rate rises over.", ge=0, lt=1)
-    weight_decay: Share = setting(0.1, "Weight decay of AdamW, on matrices; not on embeddings, norms and biases.")
-    precision: Literal["fp32", "bf16"] = setting(
-        "fp32", "Arithmetic of the forward and backward pass; master weights and optimizer are fp32."
-    )
-    engine: Literal["deepspeed", "torch"] = setting("deepspeed", "What trains, as in pretrain.train.")
-    zero_stage: Literal[0, 1, 2, 3] = setting(
-        0, "What the processes share out, as in finetune.train; with `magnitude` and `2:4` only 0."
-    )
-    seed: Seed = setting(0, "Seed of the order of the windows and of the choice of validation documents.")
-    threads: int = setting(2, "CPU threads of a process; they decide the last digits of sums on a CPU.", ge=1, le=1024)
-    processes: int = setting(
-        1,
-        "Processes of each node, one for each GPU; batch_tokens is their common batch, whatever their number.",
+    every: int = setting(
+        100,
+        "Of `checkpoints`: steps between them; pretrain.train.keep_every must be this or a divisor of it.",
         ge=1,
-        le=1024,
-        placement="launcher",
+        le=1000000000,
     )
-    step_timeout: int = setting(
-        600,
-        "Seconds that a process waits for the others in a step, or for the pruned model, as in finetune.train.",
-        ge=10,
-        placement=True,
+    last: int = setting(5, "Of `checkpoints`: how many, the last model among them.", ge=2, le=10000)
+    weighting: Literal["uniform", "sqrt", "cosine", "ema"] = setting(
+        "uniform",
+        "Of `checkpoints`: `uniform`, `sqrt` and `cosine` as if the learning rate had fallen to 0 over them, linearly, as 1 − √ or as a "
+        "cosine (WSM); `ema`: an exponential moving average.",
+        source="arXiv:2507.17634",
     )
+    ema_decay: Number = setting(0.8, "Of `ema`: what of the average remains at each checkpoint.", gt=0, lt=1)
 
 
 class QuantizeSettings(Settings):
@@ -214,8 +304,11 @@ class ExportSettings(Settings):
 
 
 class CompressSettings(Settings):
-    """Models that are smaller than the one that they are made from, and files to give away."""
+    """Models that are smaller than the one that they are made from, or averages of several, and files to give away."""
 
     prune: PruneSettings = section()
+    teach: TeachSettings = section()
+    distil: DistilSettings = section()
+    merge: MergeSettings = section()
     quantize: QuantizeSettings = section()
     export: ExportSettings = section()

@@ -14,51 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain.step_program import Program
-from crawl2llm.core import checkpoint_folders
 from crawl2llm.core.console import Progress, log
-from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, write_atomically
 from crawl2llm.stages.evaluate import harness, multiple_choice
 from crawl2llm.stages.evaluate.settings import CurveSettings
-from crawl2llm.training import checkpoint, quantized_weights
+from crawl2llm.training import quantized_weights
 from crawl2llm.training.export import export_checkpoint
-from crawl2llm.training.metrics import LOSSES
+from crawl2llm.training.kept_checkpoints import kept_checkpoints
 from crawl2llm.training.model_loading import context_of, load_model, verify_weights
 
 Row = dict[str, Any]
-
-
-def checkpoint_folder(trained: Manifest, below: Path) -> Path:
-    """The folder of a training's checkpoints. Raises InputError if it is not there.
-
-    Trainings on other files of the same sources have the same fingerprint: the losses of every step tell them apart.
-    """
-    losses = trained.file(LOSSES).read_bytes()
-    for place, _, mark in checkpoint_folders.trainings_below(below):
-        rows = place / LOSSES
-        if mark == trained.fingerprint and rows.is_file() and rows.read_bytes() == losses:
-            return place
-    raise InputError(
-        f"no checkpoints of this training are in {below}/: they were removed, or were written under earlier code or settings; remove the "
-        f"training's manifest ({trained.path}) to train again, or set evaluate.curve.every to 0"
-    )
-
-
-def curve_checkpoints(
-    checkpoints: list[checkpoint.Checkpoint], step_interval: int, steps: int, folder: Path
-) -> list[checkpoint.Checkpoint]:
-    """The checkpoints of every n-th step before the last. Raises InputError if one is not there."""
-    by_step = {saved_checkpoint.step: saved_checkpoint for saved_checkpoint in checkpoints}
-    needed = range(step_interval, steps, step_interval)
-    if absent := [step for step in needed if step not in by_step]:
-        saved_steps = ", ".join(f"{step:,}" for step in sorted(by_step)) or "none"
-        raise InputError(
-            f"evaluate.curve.every is {step_interval}, and {folder} has no checkpoint of step "
-            f"{', '.join(f'{step:,}' for step in absent[:5])} (it has those of: {saved_steps}). A training keeps them with "
-            f"pretrain.train.keep_every: {step_interval}, which reruns nothing; one that is finished has to train again: remove its "
-            "manifest"
-        )
-    return [by_step[step] for step in needed]
 
 
 def tokens_at_step(trained: Manifest, step: int, seen: int | None) -> int:
@@ -77,8 +42,13 @@ def visit_checkpoints(
     there.
     """
     trained, last = verify_weights(model)
-    place, steps = checkpoint_folder(trained, checkpoints_folder), int(trained.summary["steps"])
-    checkpoints = curve_checkpoints(checkpoint.complete_checkpoints(place), step_interval, steps, place)
+    steps = int(trained.summary["steps"])
+    checkpoints = kept_checkpoints(
+        trained,
+        checkpoints_folder,
+        range(step_interval, steps, step_interval),
+        f"evaluate.curve.every is {step_interval}",
+    )
     progress = Progress(len(checkpoints) + 1, "models")
     for saved_checkpoint in checkpoints:
         with tempfile.TemporaryDirectory() as scratch:

@@ -23,6 +23,7 @@ from crawl2llm.formats.public_tasks.measures import DIGITS
 from crawl2llm.stages.evaluate import harness, overlap
 from crawl2llm.stages.evaluate.settings import GenerateSettings
 from crawl2llm.training import memory, quantized_weights
+from crawl2llm.training.chat_layout import layout_for
 from crawl2llm.training.model_loading import load_model, verify_weights
 from crawl2llm.training.question_cuts import cut_prompts
 from crawl2llm.training.template import has_enough_pairs, read_pairs
@@ -88,6 +89,7 @@ def body(args: argparse.Namespace, settings: GenerateSettings, manifest: Manifes
     memory_before = free_memory.available_bytes()
     model, tokenizer = load_model(verify_weights(args.model)[1], settings.precision)
     quantized_weights.place_model(model)
+    template = layout_for(template, tokenizer)
     writer = Writer(model, tokenizer, settings)
     if not torch.cuda.is_available():
         memory.check_loaded("generation", model, (1, writer.context), memory_before, [], precision=settings.precision)

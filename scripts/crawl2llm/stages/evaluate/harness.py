@@ -15,7 +15,7 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import checksum
 from crawl2llm.stages.evaluate import multiple_choice as asks
 from crawl2llm.stages.evaluate.multiple_choice import Task
-from crawl2llm.stages.evaluate.truncation import BoundedScorer, LeftOutError, Place, Request
+from crawl2llm.stages.evaluate.truncation import BoundedScorer, LeftOutError, Place
 
 # At once of the project's own tasks, which are short. The file of results has the log-likelihood of every choice, and how many rows a
 # product of matrices has moves its last digits: `batch_size` decides no byte.
@@ -38,6 +38,8 @@ def language_model(model: Any, tokenizer: Any, context: int, batch_size: int, ta
     """
     from lm_eval.models.huggingface import HFLM
 
+    from crawl2llm.stages.evaluate.answer_scores import score_answers
+
     pairs = {task.name: task.pairs for task in tasks}
 
     class LoggingModel(HFLM):
@@ -52,37 +54,9 @@ def language_model(model: Any, tokenizer: Any, context: int, batch_size: int, ta
             return self._loglikelihood_tokens(ready, disable_tqdm=True)
 
         def _loglikelihood_tokens(self, requests: Any, disable_tqdm: bool = False, **options: Any) -> Any:
-            out: list[Any] = [None] * len(requests)
-            for numbers in split_by_scored(requests):
-                batch = [requests[number] for number in numbers]
-                batch_scores = super()._loglikelihood_tokens(batch, disable_tqdm=disable_tqdm, **options)
-                for number, result in zip(numbers, batch_scores, strict=True):
-                    out[number] = result
-            return out
-
-        def _model_call(self, inps: Any, *args: Any, **options: Any) -> Any:
-            self.progress.add(len(inps))
-            return super()._model_call(inps, *args, **options)
+            return score_answers(self.model, requests, self.max_length, self.batch_size, self.progress.add)
 
     return LoggingModel(pretrained=model, tokenizer=tokenizer, max_length=context, batch_size=batch_size)
-
-
-def split_by_scored(requests: Sequence[Request]) -> list[list[int]]:
-    """The numbers of requests in as few lists as keep those apart that have the same tokens and another number of scored ones.
-
-    lm-eval passes equal tokens through the model once (logits_cache) and takes its results from the place where the first of them begins
-    to score: another one's would be those of other tokens.
-    """
-    sizes: dict[tuple[int, ...], list[int]] = {}
-    out: list[list[int]] = []
-    for number, (_, context_tokens, scored) in enumerate(requests):
-        lengths = sizes.setdefault((*context_tokens, *scored[:-1]), [])
-        if len(scored) not in lengths:
-            lengths.append(len(scored))
-        at = lengths.index(len(scored))
-        out += [[] for _ in range(at + 1 - len(out))]
-        out[at].append(number)
-    return out
 
 
 def local_task(task: Task) -> dict[str, Any]:

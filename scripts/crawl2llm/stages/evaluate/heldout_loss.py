@@ -38,7 +38,7 @@ def measure_heldout(
     model: Any, eos: int, documents: list[Document], context: int, carry: float, batch_size: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """(loss in nats a token, perplexity and bits per byte of `documents`, what they were measured on, and the same `by_source` of several;
-    id, bytes and nats of each of them).
+    id, bytes, tokens and nats of each of them).
     """
     tokens = sum(document.tokens for document in documents)
     size = sum(document.bytes for document in documents)
@@ -63,7 +63,7 @@ def measure_heldout(
     measures = summarize_scores(documents, list(nats_by_source.values()))
     parts = measures.pop("by_source")
     lines = [
-        {"document": document.id, "bytes": document.bytes, "nats": round(nats, 4)}
+        {"document": document.id, "bytes": document.bytes, "tokens": document.tokens, "nats": round(nats, 4)}
         for document, nats in zip(documents, document_nats, strict=True)
     ]
     return {

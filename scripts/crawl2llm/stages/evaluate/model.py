@@ -28,6 +28,7 @@ from crawl2llm.stages.evaluate.samples import sample_rows
 from crawl2llm.stages.evaluate.settings import ModelSettings
 from crawl2llm.stages.evaluate.untrained import untrained_model
 from crawl2llm.training import memory, quantized_weights
+from crawl2llm.training.chat_layout import layout_for
 from crawl2llm.training.heldout import choose_documents
 from crawl2llm.training.model_loading import context_of, load_model, verify_weights
 from crawl2llm.training.template import has_enough_pairs, read_pairs
@@ -48,6 +49,7 @@ def body(args: argparse.Namespace, settings: ModelSettings, manifest: Manifest) 
         untrained_model(folder, settings.precision, settings.seed) if random else load_model(folder, settings.precision)
     )
     model, tokenizer = model_and_tokenizer
+    template = layout_for(template, tokenizer)
     model = quantized_weights.place_model(model)
     limit = context_of(model.config)
     context = settings.context or limit

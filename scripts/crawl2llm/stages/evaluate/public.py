@@ -6,6 +6,7 @@ Writes `<model>.public.json`, the numbers by task, and `<model>.items.jsonl`, th
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, 
 from crawl2llm.formats.public_tasks import core
 from crawl2llm.formats.public_tasks.presets import PRESETS, definitions_folder
 from crawl2llm.stages.evaluate import harness, scores
-from crawl2llm.stages.evaluate.scores import Outcome
+from crawl2llm.stages.evaluate.scores import BITS_PER_BYTE, Outcome
 from crawl2llm.stages.evaluate.settings import PublicSettings
 from crawl2llm.stages.evaluate.truncation import BoundedScorer, Place
 from crawl2llm.stages.evaluate.untrained import untrained_model
@@ -52,6 +53,7 @@ def task_definition(name: str, part: str, rows: list[Row], shots: list[Row], ans
     for key in ("dataset_path", "dataset_name", "training_split", "validation_split", "tag", "metadata", "task_alias"):
         fields.pop(key, None)
     overrides = {"test_split": "items", "custom_dataset": build_dataset, "num_fewshot": preset.shots}
+    fields.pop("fewshot_split", None)  # the harness looks for it, also for no examples
     if shots:
         overrides["fewshot_split"] = "shots"
     if fields["output_type"] == "generate_until":
@@ -96,6 +98,8 @@ def item_outcome(name: str, part: str, item: Row, place: Place, sample: Row, bou
         scores.check_finite(name, item["id"], nats)
         chance, line["log_likelihoods"] = (1 / len(nats) if len(nats) > 1 else 0.0), nats
     other_metrics: dict[str, float] = {key: float(sample[key]) for key in ("acc", "acc_norm") if key in sample}
+    if "log_likelihoods" in line:
+        other_metrics[BITS_PER_BYTE] = line[BITS_PER_BYTE] = right_answer_bits(sample, line["log_likelihoods"])
     return Outcome(
         item["id"],
         bool(sample[metric]),
@@ -105,6 +109,23 @@ def item_outcome(name: str, part: str, item: Row, place: Place, sample: Row, bou
         cut=any(bounded.is_cut(place, arguments[0], answers[0]) for arguments in sample["arguments"]),
         left_out=place in bounded.left_out_places,
     )
+
+
+def right_answer_bits(sample: Row, nats: list[float]) -> float:
+    """Bits for each byte of the right answer, with the delimiter before it, from lm-eval's sample and the log-likelihood of each choice.
+
+    OLMo 3 asks small models so; likelihoods of right answers tell data apart where accuracy does not yet (DataDecide, arXiv:2504.11393).
+    """
+    answers, target = [str(arguments[1]) for arguments in sample["arguments"]], sample["target"]
+    if len(answers) == 1:
+        right = 0
+    elif isinstance(target, int):
+        right = target
+    elif len(set(answers)) == 1:  # WinoGrande: the choices are what stands before
+        right = int(sample["doc"]["answer"]) - 1
+    else:
+        right = [answer.strip() for answer in answers].index(target.strip())
+    return -nats[right] / math.log(2) / len(answers[right].encode())
 
 
 def core_outcomes(lm: Any, tokenizer: Any, name: str, items: list[Row]) -> list[Outcome]:
@@ -161,7 +182,9 @@ def body(args: argparse.Namespace, settings: PublicSettings, manifest: Manifest)
     context = context_of(model.config)
     if not torch.cuda.is_available():
         shape, advice = (settings.batch_size, context), ["lower evaluate.public.batch_size"]
-        memory.check_loaded("evaluation", model, shape, memory_before, advice, precision=settings.precision)
+        memory.check_loaded(
+            "evaluation", model, shape, memory_before, advice, precision=settings.precision, in_pieces=True
+        )
     lm = harness.language_model(model, tokenizer, context, settings.batch_size)
     bounded = BoundedScorer(lm)
     results: dict[str, Row] = {}

@@ -10,6 +10,7 @@ from typing import Any
 from crawl2llm.core.errors import InputError
 from crawl2llm.formats.public_tasks.measures import DIGITS, standard_error
 
+BITS_PER_BYTE = "bits_per_byte"  # of the right answer
 Row = dict[str, Any]
 
 
@@ -53,6 +54,10 @@ def measure_task(task: str, outcomes: Sequence[Outcome], seed: int) -> tuple[Row
                 for name in counted_outcomes[0].other_metrics
             },
         }
+        if BITS_PER_BYTE in counted_outcomes[0].other_metrics:
+            bits = [outcome.other_metrics[BITS_PER_BYTE] for outcome in counted_outcomes]
+            ids = [outcome.id for outcome in counted_outcomes]
+            measures[f"{BITS_PER_BYTE}_stderr"] = standard_error(bits, ids, seed, task)
     lines = [
         {"task": task, "id": outcome.id, "document": outcome.id, "right": outcome.right, **round_numbers(outcome.line)}
         for outcome in counted_outcomes

@@ -1,6 +1,6 @@
 """Held-out text by source and by language: what each model takes of it, in bits per byte and as perplexity.
 
-evaluate.model leaves its losses by document. A document's source and tokens are in the index that tokenize.encode wrote beside the tokens,
+evaluate.model leaves its losses by document. A document's source is in the index that tokenize.encode wrote beside the tokens,
 and its language in what language.score wrote of the same shard: of that only shards with a scored document are read, two columns of them.
 """
 
@@ -28,10 +28,9 @@ UNKNOWN = "unknown"  # the language of a document that language.score did not se
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a held-out document comes from. tokens: its own, with its end-of-text token, as the loss counts them."""
+    """Where a held-out document comes from."""
 
     source: str
-    tokens: int
     language: str | None  # None in a run without language identification
 
 
@@ -40,7 +39,7 @@ def document_origins(documents: set[str], encoded: Iterable[Path], languages: It
 
     Raises ManifestError for a file that is missing or damaged.
     """
-    source_and_tokens: dict[str, tuple[str, int]] = {}
+    source_by_id: dict[str, str] = {}
     by_shard: dict[str, list[str]] = {}
     for path in encoded:
         manifest = Manifest.read(path)
@@ -48,9 +47,9 @@ def document_origins(documents: set[str], encoded: Iterable[Path], languages: It
             if not (name.startswith("validation/") and name.endswith(".docs.parquet")):
                 continue
             source = "/".join(name.split("/")[1:-1])  # as tokenize.encode writes them
-            for row in rows(manifest.file(name), ["id", "tokens"]):
+            for row in rows(manifest.file(name), ["id"]):
                 if row["id"] in documents:
-                    source_and_tokens[row["id"]] = source, int(row["tokens"])
+                    source_by_id[row["id"]] = source
                     by_shard.setdefault(task_of(path), []).append(row["id"])
     language_manifests = {task_of(path): path for path in languages}
     language_by_id: dict[str, str] = {}
@@ -60,8 +59,8 @@ def document_origins(documents: set[str], encoded: Iterable[Path], languages: It
             table = pq.read_table(file, columns=["id", "language"], filters=[("id", "in", names)])
             language_by_id |= dict(zip(table["id"].to_pylist(), table["language"].to_pylist(), strict=True))
     return {
-        name: Origin(source, tokens, (language_by_id.get(name) or UNKNOWN) if language_manifests else None)
-        for name, (source, tokens) in source_and_tokens.items()
+        name: Origin(source, (language_by_id.get(name) or UNKNOWN) if language_manifests else None)
+        for name, source in source_by_id.items()
     }
 
 
@@ -99,7 +98,7 @@ def slice_rows(
         for part, part_lines in parts.items():
             nats = np.array([line["nats"] for line in part_lines])
             size = np.array([float(line["bytes"]) for line in part_lines])
-            tokens = sum(origins[line["document"]].tokens for line in part_lines)
+            tokens = sum(int(line["tokens"]) for line in part_lines)  # the model's own
             row: dict[str, Any] = {
                 "by": kind,
                 "name": part,

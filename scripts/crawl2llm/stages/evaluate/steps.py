@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from crawl2llm.chain.filter_order import DECONTAMINATE, used_filters
-from crawl2llm.chain.model_registry import BASE, BASE_STEP, LANGUAGE_MODELS, evaluated_models, language_models
+from crawl2llm.chain.model_registry import (
+    BASE,
+    BASE_STEP,
+    ENCODE_STEP,
+    LANGUAGE_MODELS,
+    REENCODE_STEP,
+    evaluated_models,
+    language_models,
+    tokens_step,
+    trains_base,
+)
 from crawl2llm.chain.shared_reference import main_config
 from crawl2llm.chain.step import Config, Step, pick_keys
 
@@ -20,7 +30,7 @@ def searches_training_text(config: Config) -> bool:
 
 def has_curve(config: Config) -> bool:
     """Whether a number of steps says how far apart the points of the curve are."""
-    return bool(config["evaluate"]["curve"]["every"])
+    return trains_base(config) and bool(config["evaluate"]["curve"]["every"])
 
 
 def compares_variants(config: Config) -> bool:
@@ -48,6 +58,12 @@ def public_settings(config: Config, task: str) -> Config:
     return pick_keys(config, "evaluate.public", "presets", "data", "hub", "limit", "seed")
 
 
+def reads_own_tokens(need: str, config: Config, task: str) -> bool:
+    """Of the steps that encode the corpus, the one in the tokens of the model; without a task those of any."""
+    models = [task] if task else evaluated_models(config)
+    return need not in (ENCODE_STEP, REENCODE_STEP) or need in {tokens_step(config, model) for model in models}
+
+
 def curve_of_base(config: Config, task: str) -> Config:
     """How far apart the points of the curve are, which `base` alone has."""
     return {"curve": config["evaluate"]["curve"]["every"] if task == BASE else 0}
@@ -63,9 +79,10 @@ STEPS = {
         inputs={
             "model": LANGUAGE_MODELS,
             "pairs": "finetune.pairs",
-            "tokens": "tokenize.encode",
+            "tokens": (ENCODE_STEP, REENCODE_STEP),
             "tasks": "evaluate.items",
         },
+        reads=reads_own_tokens,
         per="model",
         tasks=evaluated_models,
         environment="evaluate",

@@ -1,6 +1,8 @@
 """The settings of the stage pretrain."""
 
-from crawl2llm.core.settings import Settings, section
+from typing import Annotated
+
+from crawl2llm.core.settings import Allowed, NonEmpty, Settings, section, setting
 from crawl2llm.training.pretraining_settings import MixSettings, PlanSettings, TrainSettings
 
 
@@ -16,6 +18,24 @@ class HalveSettings(Settings):
     """Who goes on after each rung of sweep.halving, and why the others stop."""
 
 
+class PublishedSettings(Settings):
+    """A model that somebody else trained, in the form of this run's own. What decides it is its content, and not where it lies."""
+
+    path: NonEmpty | None = setting(
+        None,
+        "A folder as transformers has it (config.json, safetensors, tokenizer.json), or a .gguf file. Of an entry of `models`.",
+        placement=True,
+    )
+    hub: NonEmpty | None = setting(
+        None,
+        "In place of `path`: the name on the Hugging Face hub of a model that `crawl2llm fetch-model` has fetched.",
+        placement=True,
+    )
+    revision: Annotated[str, Allowed(pattern="^[0-9a-f]{40}$", form="a commit, 40 hexadecimal digits")] | None = (
+        setting(None, "Of `hub`: the commit.", placement=True)
+    )
+
+
 class PretrainSettings(Settings):
     """Pre-training of a causal language model from scratch."""
 
@@ -25,3 +45,4 @@ class PretrainSettings(Settings):
     halve: HalveSettings = section()
     plan: PlanSettings = section()
     train: TrainSettings = section()
+    published: PublishedSettings = section()

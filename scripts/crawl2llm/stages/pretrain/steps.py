@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from crawl2llm.chain import halving
+from functools import partial
+from pathlib import Path
+
+from crawl2llm.chain import halving, model_registry
 from crawl2llm.chain.config_schema import tracked_section
+from crawl2llm.chain.model_registry import trains_base
 from crawl2llm.chain.step import Config, Step
 from crawl2llm.core.settings import AUTO
+from crawl2llm.training.published.folder import content_digest
+from crawl2llm.training.published.hub import hub_folder
 
 MIX, PACK = "pretrain.mix", "pretrain.pack"
 STREAM = "stream"  # a value of pretrain.train.packing: no document is packed
@@ -17,7 +23,7 @@ MIXED_BY = {"language": "language.score", "quality": "quality.score", "topic": "
 
 def has_phases(config: Config) -> bool:
     """Whether the config has phases of a mix."""
-    return bool(config["pretrain"]["mix"]["phases"])
+    return trains_base(config) and bool(config["pretrain"]["mix"]["phases"])
 
 
 def packed_trainings(config: Config) -> list[Config]:
@@ -35,7 +41,7 @@ def packed_trainings(config: Config) -> list[Config]:
 
 def packs_stream(config: Config) -> bool:
     """Whether a training packs the documents of the stream; those of a mix pretrain.mix packs."""
-    return bool(packed_trainings(config)) and not has_phases(config)
+    return trains_base(config) and bool(packed_trainings(config)) and not has_phases(config)
 
 
 def pack_settings(config: Config, task: str) -> Config:
@@ -86,6 +92,22 @@ def reads_windows(need: str, config: Config, task: str) -> bool:
     return need not in (PACK, MIX) or packs_documents(config, task)
 
 
+def published_source(path: str | None, hub: str | None, revision: str | None) -> Path:
+    """Where the files of a published model are. Raises InputError for one of the hub that has not been fetched."""
+    return Path(path) if path else hub_folder(hub or "", revision or "")
+
+
+def source_of_model(config: Config, model: str) -> Path:
+    """The same of a model of the registry."""
+    keys = model_registry.section(config, model_registry.PUBLISHED_STEP, model)
+    return published_source(keys["path"], keys["hub"], keys["revision"])
+
+
+def published_content(config: Config, task: str) -> Config:
+    """What a published model is, wherever its files lie."""
+    return {"content": content_digest(source_of_model(config, task))} if task else {}
+
+
 TOKEN_INPUTS = {"tokens": "tokenize.encode", "tokenizer": "tokenize.train"}
 
 STEPS = {
@@ -100,6 +122,7 @@ STEPS = {
     PACK: Step(inputs={"tokens": "tokenize.encode"}, is_used=packs_stream, extra_settings=pack_settings),
     # What the training will take, from which checkpoint it starts, too.
     "pretrain.plan": Step(
+        is_used=trains_base,
         reads=reads_windows,
         extra_settings=training_settings,
         extra_paths=TRAINING_PATHS,
@@ -125,9 +148,16 @@ STEPS = {
     "pretrain.halve": Step(inputs={"rungs": "pretrain.rung"}, is_used=halving.is_used, extra_settings=judging_settings),
     "pretrain.train": Step(
         (*TOKENS, MIX, "pretrain.halve"),
+        is_used=trains_base,
         inputs={**TOKEN_INPUTS, "mix": MIX, "packs": PACK},
         optional=("mix", "packs"),
         reads=reads_packing,
+        environment="train",
+    ),
+    model_registry.PUBLISHED_STEP: Step(
+        per="model",
+        is_used=partial(model_registry.has_models_of, model_registry.PUBLISHED_STEP),
+        extra_settings=published_content,
         environment="train",
     ),
 }

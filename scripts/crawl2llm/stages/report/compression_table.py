@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from crawl2llm.chain.model_registry import REWARD_STEP
+from crawl2llm.chain.model_registry import MERGE_STEP, REWARD_STEP
 from crawl2llm.chain.step import stage_of
 from crawl2llm.core.console import singular_or_plural
 from crawl2llm.formats import generation_speed
@@ -33,8 +33,8 @@ EXPANDED_NOTE = (
 
 
 def is_compressed(model: Model) -> bool:
-    """Whether a step of the stage `compress` makes a model."""
-    return stage_of(model.step) == STAGE
+    """Whether a step of the stage `compress` makes a model smaller."""
+    return stage_of(model.step) == STAGE and model.step != MERGE_STEP
 
 
 def is_weight(file: str) -> bool:

@@ -6,16 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from crawl2llm.chain.model_registry import BASE, BASE_STEP, MAKERS
+from crawl2llm.chain.model_registry import BASE, BASE_STEP, MAKERS, PUBLISHED_STEP
 from crawl2llm.formats.run_records import Run, finite_number, nested_value
 
 # Of each step that makes models: the heading of a training, and what its loss is the mean of.
 HEADINGS = {
     BASE_STEP: "Pre-training",
+    PUBLISHED_STEP: "Published model",
     "finetune.train": "Fine-tuning",
     "align.reward": "Reward model",
     "align.train": "Alignment",
     "compress.prune": "Pruning",
+    "compress.distil": "Distillation",
+    "compress.merge": "Merging",
     "compress.quantize": "Quantization",
 }
 LOSSES = {
@@ -24,6 +27,7 @@ LOSSES = {
     "align.reward": "Mean loss of the pairs, on training batches.",
     "align.train": "Mean loss of the method, on training batches.",
     "compress.prune": "Mean cross-entropy a token, on training batches.",
+    "compress.distil": "Mean loss a token, of the divergence from the teacher and the text's cross-entropy, on training batches.",
 }
 
 
@@ -79,13 +83,13 @@ def models_of_run(run: Run, listed: Iterable[dict[str, Any]] | None = None) -> l
 
 
 def parent_of(run: Run, step: str, task: str) -> str | None:
-    """The model that a result was made from, as its manifest says; None if it does not."""
+    """The model that a result was made from, as its manifest says; None if it does not. A teacher is read beside it."""
     manifest = run.task(step, task)
-    for key in manifest.inputs if manifest else ():
-        above, _, name = key.partition(" ")
-        if above in MAKERS:
-            return name or BASE
-    return None
+    if manifest is None:
+        return None
+    keys = (key.partition(" ") for key in manifest.inputs)
+    names = [name or BASE for above, _, name in keys if above in MAKERS]
+    return next((name for name in names if name != manifest.summary.get("teacher")), next(iter(names), None))
 
 
 def is_trained(counts: dict[str, Any]) -> bool:

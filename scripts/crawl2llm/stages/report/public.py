@@ -16,7 +16,7 @@ CORE = "core"
 TITLES = {
     "hellaswag": "HellaSwag", "arc_easy": "ARC easy", "arc_challenge": "ARC challenge", "piqa": "PIQA", "winogrande": "WinoGrande",
     "lambada": "LAMBADA", "boolq": "BoolQ", "openbookqa": "OpenBookQA", "copa": "COPA", "commonsense_qa": "CommonsenseQA", "sciq": "SciQ",
-    "siqa": "Social IQa", "mmlu": "MMLU", "gsm8k": "GSM8K", "blimp": "BLiMP",
+    "siqa": "Social IQa", "mmlu": "MMLU", "mmlu_cloze": "MMLU cloze", "triviaqa": "TriviaQA", "gsm8k": "GSM8K", "blimp": "BLiMP",
 }  # fmt: skip
 
 
@@ -40,6 +40,14 @@ def task_note(facts: dict[str, Any]) -> str:
     )
 
 
+def bits_text(result: dict[str, Any]) -> str:
+    """Bits per byte of the right answer with their standard error; nothing of an answer that is written freely."""
+    bits, stderr = result.get("bits_per_byte"), result.get("bits_per_byte_stderr")
+    if bits is None:
+        return ""
+    return f"; {bits:.3f} bits a byte" if stderr is None else f"; {bits:.3f} ± {stderr:.3f} bits a byte"
+
+
 def core_cell(mean: dict[str, Any] | None) -> tuple[str, str]:
     """CORE's centered mean with its standard error, and of how many tasks it is."""
     if not mean or mean["centered"] is None:
@@ -60,7 +68,8 @@ def table(run: Run, models: Iterable[str]) -> dict[str, Any]:
                 "name": task_title(task),
                 "chance": format_percent(first["chance"]),
                 "cells": [
-                    (accuracy_text(result), centered_text(result)) if result else (NOTHING, "") for result in results
+                    (accuracy_text(result), centered_text(result) + bits_text(result)) if result else (NOTHING, "")
+                    for result in results
                 ],
                 "note": task_note(first),
             }
@@ -84,7 +93,7 @@ def table(run: Run, models: Iterable[str]) -> dict[str, Any]:
         "rows": rows,
         "about": (
             "Definitions and metrics of lm-evaluation-harness; CORE as in DCLM. Accuracy ± standard error by bootstrap over items; below "
-            "it the centered score. A score within two standard errors of chance does not differ significantly from "
-            "guessing."
+            "it the centered score and the bits for each byte of the right answer. A score within two standard errors of chance does "
+            "not differ significantly from guessing."
         ),
     }

@@ -248,7 +248,7 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
     for name, place in KEY_FIGURES.items():
         figure: Any = svgs
         for key in place.split("."):
-            figure = figure[key]
+            figure = figure.get(key) or {}  # a run of published models alone has none of `base`
         write_atomically(folder / "figures" / f"{name}.svg", figure or figures.empty_figure(name))
     report = folder / "report.html"
     write_atomically(report, page.render(page_values, svgs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from crawl2llm.chain.model_registry import BASE, BASE_STEP
+from crawl2llm.chain.model_registry import BASE_STEP, PUBLISHED_STEP
 from crawl2llm.chain.steps import MIX, PLAN
 from crawl2llm.formats.run_records import Run, finite_number, measurement_files, nested_value, training_metrics
 from crawl2llm.stages.report import synthesis_table, training_gains
@@ -34,11 +34,12 @@ def parameter_count(facts: Any) -> Any:
 def overview_tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]:
     """The numbers at the head of the page: name, value, unit, and what the value was measured on."""
     pretrain = counts["models"][0]["training"] or {}
-    base, *candidates = [
+    base = counts["models"][0]
+    candidates = [
         model
-        for model in counts["models"]
-        if model["name"] == BASE
-        or (model["evaluation"] and is_trained(model) and not nested_value(model, "training", "bytes_before"))
+        for model in counts["models"][1:]
+        if model.get("step") != PUBLISHED_STEP
+        and (model["evaluation"] and is_trained(model) and not nested_value(model, "training", "bytes_before"))
     ]  # one that is the same in fewer bytes is not the best fine-tuned one
     tuned = best_model(candidates)
     text = nested_value(base, "evaluation", "heldout_text") or {
@@ -99,6 +100,11 @@ def lead_sentence(counts: dict[str, Any]) -> str:
     pretrain, train = counts["models"][0]["training"] or {}, nested_value(counts, "corpus", "train") or {}
     if not pretrain:
         return "No model has been trained in this run yet."
+    if counts["models"][0]["step"] == PUBLISHED_STEP:
+        return (
+            f"This run begins with {pretrain['name']}, a published model of {format_short(pretrain['parameters'])} parameters, and "
+            f"evaluates it on {format_integer(nested_value(counts, 'corpus', 'validation', 'documents'))} documents of its own."
+        )
     start_words = f"from {start_model}" if (start_model := pretrain.get("start_from")) else "from scratch"
     return (
         f"A model of {format_short(parameter_count(pretrain))} parameters, trained {start_words} on "
@@ -370,6 +376,9 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
             format_significant(facts.get("pruned_loss_after")),
             "nats per token, after the training",
         ),
+        ("Teacher", facts.get("teacher") or NOTHING, "whose probabilities of the next token it learned"),
+        ("Held-out loss before", format_significant(facts.get("student_loss_before")), "nats per token"),
+        ("Held-out loss after", format_significant(facts.get("student_loss_after")), "nats per token"),
         ("Held-out loss before", format_significant(facts.get("heldout_loss_before")), answers),
         ("Held-out loss after", format_significant(facts.get("heldout_loss_after")), answers),
     ]

@@ -90,15 +90,21 @@ def check_ids(engine: Engine, exact: Engine, names: list[str], sample: list[str]
 
 
 def encode_split(
-    documents: Path, folder: Path, shard: str, tokenizer: Tokenizer, engine: Engine, progress: Progress
+    documents: Path,
+    folder: Path,
+    shard: str,
+    tokenizer: Tokenizer,
+    engine: Engine,
+    progress: Progress,
+    end: str = EOS,
 ) -> tuple[dict[str, dict[str, int]], int]:
-    """Encode one split of a shard into `folder`/<source>/<shard>.*
+    """Encode one split of a shard into `folder`/<source>/<shard>.*; end: the end-of-text token.
 
     Returns each source's documents, tokens (end-of-text included) and bytes of text, and how many documents were compared.
     """
-    eos, dtype, exact = tokenizer.token_to_id(EOS), token_dtype(tokenizer.get_vocab_size()), reference_engine(tokenizer)
+    eos, dtype, exact = tokenizer.token_to_id(end), token_dtype(tokenizer.get_vocab_size()), reference_engine(tokenizer)
     if eos is None:
-        raise command_line.InputError(f"the tokenizer has no {EOS}, with which documents end")
+        raise command_line.InputError(f"the tokenizer has no {end}, with which documents end")
     for old in (*folder.glob(f"{shard}.*"), *folder.glob(f"*/{shard}.*")):
         old.unlink()  # of a source that this shard no longer has
     compared = 0

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from crawl2llm.core.settings import Auto, Settings, section, setting
+from crawl2llm.core.settings import Auto, NonEmpty, Settings, section, setting
 
 
 class TrainSettings(Settings):
@@ -32,6 +32,15 @@ class TrainSettings(Settings):
     )
     train_bytes: int = setting(1000000000, "Bytes of training text to sample.", ge=1000)
     seed: int = setting(0, "Seed of the sample.", ge=0)
+    ready: NonEmpty | None = setting(
+        None,
+        "A ready tokenizer instead of a trained one: a folder with tokenizer.json, that file, a SentencePiece "
+        ".model, or a folder with a .tiktoken file and pattern.txt, its "
+        "regular expression. model, vocabulary, digits and marks keep their defaults beside it.",
+        alias="from",
+        file=True,
+        unless_default=True,
+    )
 
 
 class EncodeSettings(Settings):
@@ -44,8 +53,13 @@ class EncodeSettings(Settings):
     )
 
 
+class ReencodeSettings(Settings):
+    """Encodes the corpus with the tokenizer of a published model, for what reads text in its tokens. The engine is `tokenizers`."""
+
+
 class TokenizeSettings(Settings):
     """A byte-level tokenizer, and the corpus as token ids."""
 
     train: TrainSettings = section()
     encode: EncodeSettings = section()
+    reencode: ReencodeSettings = section()

@@ -1,4 +1,4 @@
-"""Train a byte-level tokenizer, BPE or Unigram, on a sample of the training split.
+"""Train a byte-level tokenizer, BPE or Unigram, on a sample of the training split, or take a ready one.
 
 Writes `tokenizer.json` (Hugging Face tokenizers) and `tokenizer_config.json`, so that `AutoTokenizer.from_pretrained` loads the
 folder. No normaliser: every text comes back byte for byte. Byte-level BPE after Radford et al. 2019 (GPT-2).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, write_atomically
 from crawl2llm.formats.documents import rows, shard_of, uniform_hash
-from crawl2llm.stages.tokenize import ranks, unigram
+from crawl2llm.stages.tokenize import ranks, ready, unigram
 from crawl2llm.stages.tokenize.settings import TrainSettings
 from crawl2llm.training import vocabulary_size
 from crawl2llm.training.special_tokens import EOS, PAD, SPECIAL
@@ -31,6 +32,8 @@ LONGEST = 30  # tokens named in the summary
 # sentencepiece leaves out pieces of more than 4,192 (its `max_sentence_length`).
 PIECE = 512
 MEASURED_BYTES = 4_000_000  # bytes of validation text that bytes per token is measured on
+
+COMPARED_BYTES = 4_000_000  # of training text that a ready tokenizer and its original both encode
 
 
 def untrained_tokenizer(digits: int, marks: str = "separate") -> Tokenizer:
@@ -109,10 +112,28 @@ def count_bytes_and_tokens(tokenizer: Tokenizer, paths: list[Path]) -> tuple[int
     for path in paths:
         for row in rows(path, ["text"]):
             size += len(row["text"].encode())
-            tokens += len(tokenizer.encode(row["text"]).ids)
+            tokens += len(tokenizer.encode(row["text"], add_special_tokens=False).ids)
             if size >= MEASURED_BYTES:
                 return size, tokens
     return size, tokens
+
+
+def take_ready(settings: TrainSettings, texts: Iterator[str]) -> tuple[Tokenizer, list[str]]:
+    """The tokenizer of `from`, and the hard texts whose ids are not its original's. Raises InputError where a text of the corpus differs.
+
+    texts: the sample, of which COMPARED_BYTES are compared.
+    """
+    taken = ready.read_ready(settings)
+    taken.check_hard_texts()
+    size = 0
+    for text in taken.check_texts(texts):
+        size += len(text.encode())
+        if size >= COMPARED_BYTES:
+            break
+    log.info("%.1f MB of the corpus get the ids of the original", size / 1e6)
+    if taken.differing:
+        log.warning("%d hard texts get other ids than by the original: %r", len(taken.differing), taken.differing)
+    return taken.tokenizer, taken.differing
 
 
 def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) -> list[Path]:
@@ -123,7 +144,6 @@ def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) 
         raise command_line.InputError(
             "the corpus has no training text: no document is in the training split (corpus.split)"
         )
-    entries = vocabulary_size.vocabulary_entries(settings.vocabulary, total)
     texts = [part.file(f"train/{shard}.parquet") for part, shard in zip(corpus, shards, strict=True)]
     progress = Progress(None, "documents sampled")
 
@@ -132,11 +152,15 @@ def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) 
             progress.add()
             yield text
 
-    log.info("training on about %.1f MB of %.1f MB", min(settings.train_bytes, total) / 1e6, total / 1e6)
-    empty = untrained_tokenizer(settings.digits, settings.marks)
-    tokenizer = MODELS[settings.model](
-        cut_long_pieces(counted_texts(), unigram.piece_expression(empty)), empty, entries
-    )
+    if settings.ready is None:
+        log.info("training on about %.1f MB of %.1f MB", min(settings.train_bytes, total) / 1e6, total / 1e6)
+        entries = vocabulary_size.vocabulary_entries(settings.vocabulary, total)
+        empty = untrained_tokenizer(settings.digits, settings.marks)
+        tokenizer = MODELS[settings.model](
+            cut_long_pieces(counted_texts(), unigram.piece_expression(empty)), empty, entries
+        )
+    else:
+        tokenizer, differing = take_ready(settings, counted_texts())
     out = args.manifest.with_name("tokenizer.json")
     write_atomically(out, tokenizer.to_str(pretty=True))
     settings_file = args.manifest.with_name("tokenizer_config.json")
@@ -151,6 +175,7 @@ def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) 
     write_atomically(settings_file, json.dumps(facts, indent=1) + "\n")
 
     tokenizer.encode_special_tokens = True  # as in tokenize.encode: special tokens are not recognised in text
+    began = time.monotonic()
     size, tokens = count_bytes_and_tokens(
         tokenizer, [part.file(f"validation/{s}.parquet") for part, s in zip(corpus, shards, strict=True)]
     )
@@ -161,7 +186,13 @@ def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) 
         "measured_bytes": size,
         "longest_tokens": longest_entries(tokenizer),
     }
-    log.info("vocabulary %s, %.3f bytes per token", f"{tokenizer.get_vocab_size():,}", size / max(tokens, 1))
+    if settings.ready is not None:
+        manifest.summary["differing_texts"] = differing
+    speed = size / 1e6 / max(time.monotonic() - began, 1e-9)
+    log.info(
+        "vocabulary %s, %.3f bytes per token, encodes %.2f MB/s",
+        f"{tokenizer.get_vocab_size():,}", size / max(tokens, 1), speed,
+    )  # fmt: skip
     return [out, settings_file]
 
 

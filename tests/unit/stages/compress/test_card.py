@@ -104,6 +104,13 @@ def test_what_is_not_known_is_not_made_up(known: dict[str, list[Path]], tmp_path
     assert "Its licence was not stated" in text and "Nothing was measured" not in text.partition("## Training")[2]
 
 
+def test_a_distilled_model_names_its_teacher(known: dict[str, list[Path]], tmp_path: Path) -> None:
+    taught = left(tmp_path, "compress.distil", "taught", summary={"teacher": "sft", "parameters": 1})
+    _, text = made({**known, "models": [taught, *known["models"]]})
+    assert "Trained from scratch: pre-trained (base), then fine-tuned (sft), then distilled from sft (taught)." in text
+    assert "| teacher | sft |" in text
+
+
 def test_it_says_what_the_manifests_say(known: dict[str, list[Path]]) -> None:
     found, text = made(known)
     lines = text.splitlines()
@@ -119,6 +126,17 @@ def test_it_says_what_the_manifests_say(known: dict[str, list[Path]]) -> None:
     assert "| alpaca.json |" not in made({**known, "models": known["models"][1:]})[1]
     assert "| finetune.train sft | `abababababababab` |" in lines
     assert "apply_chat_template" in text and "556,896 parameters" in text
+
+
+def test_it_names_all_that_a_merged_model_is_made_from(known: dict[str, list[Path]], tmp_path: Path) -> None:
+    merged = {"method": "average", "merged": "1 × dpo, 2 × sft", "parameters": 556896}
+    soup = left(tmp_path, "compress.merge", "soup", summary=merged)
+    dpo = left(tmp_path, "align.train", "dpo", summary={"parameters": 556896, "method": "dpo"})
+    text = made({**known, "models": [soup, dpo, *known["models"]]})[1]
+    assert (
+        "pre-trained (base), then fine-tuned (sft), then aligned (dpo), then merged (soup: 1 × dpo, 2 × sft)." in text
+    )
+    assert "| merged | 1 × dpo, 2 × sft |" in text and "| compress.merge soup | `abababababababab` |" in text
 
 
 def test_a_model_that_was_not_trained_is_not_called_so(known: dict[str, list[Path]], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A `keep` that no layer is called by is refused before a run."""
+"""What is refused before a run: a `keep` that no layer is called by, and models that cannot be merged."""
 
 from __future__ import annotations
 
@@ -98,3 +98,59 @@ def test_a_mixture_is_not_zeroed_for_its_experts_are_in_no_linear_layer(kind: st
     assert inside < sum(value.numel() for value in model.parameters()) / 2
     with pytest.raises(InputError, match=f"of type '{kind}', is a mixture of experts"):
         zero_weights(model, PruneSettings(method="magnitude"))
+
+
+MERGED = {
+    "sft": {"from": "base", "step": "finetune.train"},
+    "dpo": {"from": "sft", "step": "finetune.train"},
+    "small": {**SMALL},
+}
+
+
+def merging(keep_every: int = 0, **entry: Any) -> dict[str, Any]:
+    soup = {"from": "sft", "step": "compress.merge", **entry}
+    return configuration.validate(
+        {"pretrain": {"train": {"keep_every": keep_every}}, "models": {**MERGED, "soup": soup}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({}, "compress.merge.with is [], and compress.merge.method is 'average', which takes one model or more there"),
+        ({"method": "slerp", "with": ["dpo", "base"]}, "models.soup.method is 'slerp', which takes one model there"),
+        ({"method": "checkpoints", "with": ["dpo"]}, "models.soup.method is 'checkpoints', which takes none there"),
+        ({"method": "ties", "with": ["dpo"]}, "over is None, and models.soup.method is 'ties', which needs the model that all"),
+        ({"with": ["dpo"], "over": "base"}, "models.soup.over is 'base', and compress.merge.method is 'average', which takes none"),
+        ({"with": ["sft"]}, "models.soup.with is ['sft'], and models.soup.from is one of them: name each model once"),
+        (
+            {"method": "ties", "with": ["dpo"], "over": "sft"},
+            "models.soup.over is 'sft', which 'sft' is not made from; allowed: base",
+        ),
+        ({"with": ["dpo"], "weights": [1, 2, 3]}, "models.soup.weights is [1, 2, 3], and 2 models are merged"),
+        ({"with": ["dpo"], "weights": [1, -1]}, "whose sum is not above 0: there is no mean"),
+        ({"method": "slerp", "with": ["dpo"], "weights": [1, 1]}, "models.soup.method is 'slerp', which takes none"),
+        ({"method": "checkpoints"}, "models.soup.from is 'sft', whose checkpoints are not kept; allowed with models.soup.method"),
+        (
+            {"method": "checkpoints", "from": "base", "every": 30, "keep_every": 20},
+            "models.soup.every is 30, and pretrain.train.keep_every, which is 20, keeps no checkpoint of these steps: set it to 30",
+        ),
+        ({"with": ["small"]}, "models.soup merges 'sft' and 'small', which compress.prune has made smaller"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_merged_is_named(entry: dict[str, Any], why: str) -> None:
+    with pytest.raises(InputError) as caught:
+        checks.check_compression(merging(**entry))
+    assert why in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"with": ["dpo", "base"], "weights": [1, 2, 0.5]},
+        {"method": "ties", "with": ["dpo"], "over": "base"},
+        {"method": "checkpoints", "from": "base", "every": 40, "keep_every": 20},
+    ],
+)
+def test_what_can_be_merged(entry: dict[str, Any]) -> None:
+    checks.check_compression(merging(**entry))

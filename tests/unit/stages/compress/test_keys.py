@@ -12,13 +12,15 @@ from crawl2llm.chain.fingerprint import fingerprint
 from tests.workflow.expectations import matrix
 
 KEYS = {path: entries[0]["to"] for path, entries in matrix().items() if path.startswith("compress.")}
+SFT = {"from": "base", "step": "finetune.train"}
+TEACH = "compress.teach."  # has no models of its own
 NODES = {path: node for path, node in config_schema.schema_leaves() if path in KEYS}
 
 
 def prints(step: str, **own: Any) -> dict[tuple[str, str], str]:
     """The fingerprints of two models of a step, of which `small` has keys of its own, and of their evaluations."""
     entry = {"from": "base", "step": step}
-    made = configuration.validate({"models": {"small": {**entry, **own}, "other": entry}})
+    made = configuration.validate({"models": {"small": {**entry, **own}, "other": entry, "sft": SFT}})
     return {
         (name, task): fingerprint(name, made, task=task)
         for name in ("pretrain.train", step, "evaluate.model")
@@ -32,7 +34,20 @@ def test_every_key_has_another_value() -> None:
     }
 
 
-@pytest.mark.parametrize("path", KEYS)
+@pytest.mark.parametrize("path", [path for path in KEYS if path.startswith(TEACH)])
+def test_a_key_of_what_a_teacher_says_reruns_that(path: str) -> None:
+    """The student hears of it by what it reads."""
+    key, students = path.removeprefix(TEACH), {"small": {"from": "base", "step": "compress.distil", "top_k": 1}}
+    one, other = (
+        configuration.validate({"models": students, "compress": {"teach": teach}}) for teach in ({}, {key: KEYS[path]})
+    )
+    assert steps.task_models("compress.teach", one) == ["base"]
+    assert steps.upstream_tasks("compress.distil", one, "small")[-1] == ("compress.teach", "base")
+    changed = fingerprint("compress.teach", one, task="base") != fingerprint("compress.teach", other, task="base")
+    assert changed == (not NODES[path].get("placement"))
+
+
+@pytest.mark.parametrize("path", [path for path in KEYS if not path.startswith(TEACH)])
 def test_a_key_reruns_the_model_that_has_it(path: str) -> None:
     stage, name, key = path.split(".")
     before, after = prints(f"{stage}.{name}"), prints(f"{stage}.{name}", **{key: KEYS[path]})

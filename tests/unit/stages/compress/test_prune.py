@@ -130,7 +130,7 @@ def test_wrong_keys_are_named(tokens: list[Path]) -> None:
             {"zero_stage": 1, "method": "magnitude"},
             True,
             1,
-            "zero_stage is 1; zeros of method 'magnitude' stay zero under stage 0 alone",
+            "zero_stage is 1; zeros of method 'magnitude' or '2:4' stay zero under stage 0 alone",
         ),
         (
             {"batch_tokens": 512},

@@ -24,8 +24,10 @@ SETTINGS = CompareSettings(resamples=500, confidence=0.95, seed=0)
 Right = Callable[[int], bool]
 
 
-def evaluation(folder: Path, name: str, right: Right, nats: Callable[[int], float], documents: int = 60) -> Path:
-    """A manifest of evaluate.model: four items of each document, and what the documents take."""
+def evaluation(
+    folder: Path, name: str, right: Right, nats: Callable[[int], float], documents: int = 60, tokens: int = 100
+) -> Path:
+    """A manifest of evaluate.model: four items of each document, and what the documents take, of so many tokens each."""
     folder.mkdir(parents=True, exist_ok=True)
     items = [
         {
@@ -38,7 +40,7 @@ def evaluation(folder: Path, name: str, right: Right, nats: Callable[[int], floa
         }
         for at in range(4 * documents)
     ]
-    scored = [{"document": f"d{at}", "bytes": 1000 + at, "nats": nats(at)} for at in range(documents)]
+    scored = [{"document": f"d{at}", "bytes": 1000 + at, "tokens": tokens, "nats": nats(at)} for at in range(documents)]
     files = []
     for kind, rows in (("items", items), ("heldout", scored)):
         files.append(folder / f"{name}.{kind}.jsonl")

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.formats.public_tasks.measures import QUESTIONS, split_tokens
-from crawl2llm.stages.evaluate import harness, multiple_choice
+from crawl2llm.stages.evaluate import answer_scores, harness, multiple_choice
+from crawl2llm.stages.evaluate.answer_scores import score_answers
 from crawl2llm.training.model_loading import load_model
 from crawl2llm.training.template import Template
 from tests.unit.stages.finetune import tiny
@@ -43,8 +45,6 @@ def made(inputs: dict[str, list[Path]]) -> tuple[Any, Any]:
 
 def plain(model: Any, tokenizer: Any, context: str, choices: list[str]) -> list[float]:
     """The nats of each choice from the first token at which any of them leaves the context's tokens, each text scored by itself."""
-    import torch
-
     before, *whole = (tokenizer(text)["input_ids"] for text in (context, *(context + choice for choice in choices)))
     shared = 0
     while shared < len(before) and all(len(ids) > shared + 1 and ids[shared] == before[shared] for ids in whole):
@@ -182,13 +182,31 @@ def test_a_task_that_does_not_fit_is_refused_in_words(
         harness.run_tasks(*made, [], [own_task(tmp_path, rows, **more)], **HOW)
 
 
-def test_no_two_rows_of_the_same_tokens_are_scored_from_another_place_together() -> None:
-    one, other = (("", ""), [1, 2], [3, 4]), (("", ""), [1, 2, 3], [5])
-    assert harness.split_by_scored([one, other, one]) == [[0, 2], [1]]
-    assert (
-        harness.split_by_scored([one, one, (("", ""), [1], [2, 9])]) == [[0, 1, 2]]
-        and harness.split_by_scored([]) == []
-    )
+def test_rows_of_the_same_tokens_are_scored_each_from_its_own_place(made: tuple[Any, Any]) -> None:
+    model, _ = made
+    requests = [
+        (("", ""), [1, 2], [3, 4]),
+        (("", ""), [1, 2, 3], [5]),
+        (("", ""), [6] * 9, [7]),
+        (("", ""), [1, 2], [3, 5]),
+    ]
+    got = score_answers(model, requests, 64, 2, lambda rows: None)
+    for (_, context, scored), (nats, likeliest) in zip(requests, got, strict=True):
+        with torch.no_grad():
+            logits = torch.log_softmax(model(torch.tensor([context + scored[:-1]])).logits[0, -len(scored) :], dim=-1)
+        assert nats == pytest.approx(sum(float(logits[at, token]) for at, token in enumerate(scored)), abs=1e-4)
+        assert likeliest == (logits.argmax(-1).tolist() == scored)
+
+
+def test_logits_are_made_in_pieces(made: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = made
+    requests = [(("", ""), [1, number], [3, 4, 5]) for number in range(8)]
+    whole = score_answers(model, requests, 64, 8, lambda rows: None)
+    passed: list[int] = []
+    monkeypatch.setattr(answer_scores, "LOGITS_AT_ONCE", 2 * 3 * 4 * model.config.vocab_size)
+    pieces = score_answers(model, requests, 64, 8, passed.append)
+    assert passed == [2] * 4
+    assert [nats for nats, _ in pieces] == pytest.approx([nats for nats, _ in whole], abs=1e-4)
 
 
 @given(st.text("ab ", max_size=6), st.lists(st.text("ab ", min_size=1, max_size=4), min_size=1, max_size=4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import tarfile
 from pathlib import Path
@@ -80,7 +81,7 @@ def test_copa_is_that_of_a_plain_computation(inputs: dict[str, list[Path]], tmp_
     save(tmp_path / "copa_validation.jsonl", rows)
     found = asked(inputs, staged(tmp_path, tmp_path, ["copa"]), tmp_path / "out")["tasks"]["copa"]
     lm, tokenizer = load_model(inputs["model"][0].parent / "model")
-    right = 0
+    right, bits = 0, 0.0
     for row in rows:
         context = f"{row['premise'][:-1]} {'because' if row['question'] == 'cause' else 'therefore'}"
         nats = [  # two spaces: the harness's own choices begin with one, behind its delimiter
@@ -88,6 +89,8 @@ def test_copa_is_that_of_a_plain_computation(inputs: dict[str, list[Path]], tmp_
             for key in ("choice1", "choice2")
         ]
         right += (nats[1] > nats[0]) == row["label"]
+        bits -= nats[row["label"]] / math.log(2) / (len(row[f"choice{row['label'] + 1}"].encode()) + 2)
+    assert found["bits_per_byte"] == pytest.approx(bits / 20, abs=1e-4) and found["bits_per_byte_stderr"] > 0
     assert found["accuracy"] == right / 20 and found["items"] == 20
     assert found["chance"] == 0.5 and found["centered"] == pytest.approx(2 * right / 20 - 1)
     assert found["cut_to_context"] == found["left_out_too_long"] == 0
@@ -166,6 +169,20 @@ def test_too_long_for_the_context(inputs: dict[str, list[Path]], tmp_path: Path)
     assert (found["mmlu"]["items"], found["mmlu"]["cut_to_context"], found["mmlu"]["shots"]) == (2, 2, 5)
     assert (found["piqa"]["items"], found["piqa"]["left_out_too_long"], found["piqa"]["rows"]) == (1, 1, 2)
     assert Manifest.read(tmp_path / "out/base.manifest.json").counts == {"in": 4, "kept": 3, "dropped": {"too_long": 1}}
+
+
+def test_mmlu_as_cloze_has_no_examples(inputs: dict[str, list[Path]], tmp_path: Path) -> None:
+    choices = ["Io", "Mars", "Sun", "Moon"]
+    row = {"subject": "astronomy", "question": "Which?", "choices": choices, "answer": 1}
+    save(tmp_path / "mmlu_test.jsonl", [row])
+    found = asked(inputs, staged(tmp_path, tmp_path, ["mmlu_cloze"]), tmp_path / "out")["tasks"]["mmlu_cloze"]
+    (line,) = (json.loads(line) for line in (tmp_path / "out/base.items.jsonl").read_text().splitlines())
+    assert (found["items"], found["shots"]) == (1, 0)
+    lm, tokenizer = load_model(inputs["model"][0].parent / "model")
+    head = "The following are questions (with answers) about astronomy.\n\nQuestion: Which?\nAnswer:"
+    nats = [likelihood(lm, tokenizer, head, f" {choice}")[0] for choice in choices]
+    assert line["log_likelihoods"] == pytest.approx(nats, abs=1e-3)
+    assert found["bits_per_byte"] == pytest.approx(-nats[1] / math.log(2) / len(" Mars"), abs=1e-4)
 
 
 def test_blimp_is_asked_by_phenomenon(inputs: dict[str, list[Path]], tmp_path: Path) -> None:
@@ -299,7 +316,8 @@ def test_real_data(tmp_path: Path) -> None:
     rows = {name: found[name]["rows"] for name in names}
     assert rows == {
         "hellaswag": 1000, "arc_easy": 2376, "arc_challenge": 1172, "piqa": 1838, "winogrande": 1267, "lambada": 5153, "boolq": 3270,
-        "openbookqa": 500, "copa": 100, "commonsense_qa": 1221, "sciq": 1000, "siqa": 1954, "mmlu": 14042, "gsm8k": 1319,
+        "openbookqa": 500, "copa": 100, "commonsense_qa": 1221, "sciq": 1000, "siqa": 1954, "mmlu": 14042, "mmlu_cloze": 14042,
+        "triviaqa": 3000, "gsm8k": 1319,
     }  # fmt: skip
     assert found["core"]["missing"] == ["squad", "coqa", "bigbench_language_identification"]
     # What HellaSwag's definition makes of a row that was rebuilt is the question as it was given.

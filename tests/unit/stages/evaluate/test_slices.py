@@ -56,7 +56,11 @@ def test_compare_has_the_parts_of_every_model(tmp_path: Path) -> None:
         scored(tmp_path / "score", "00000", {**{name: known[name] for name in names[:30]}, "dropped": "fr"}),
         scored(tmp_path / "score", "00001", {name: known[name] for name in names[31:]}),  # one that was not seen
     ]
-    made = [evaluation(tmp_path, name, bool, lambda at: 900.0 + at) for name in ("base", "sft")]
+    # `tiny` comes from a published model, whose tokens are fewer than those of the run.
+    made = [
+        evaluation(tmp_path, name, bool, lambda at: 900.0 + at, tokens=tokens)
+        for name, tokens in (("base", 100), ("sft", 100), ("tiny", 50))
+    ]
     more = ["--tokens", *map(str, tokens), "--languages", *map(str, languages)]
     compared(tmp_path, made, more=more)
     found = json.loads((tmp_path / "compare/compare.json").read_text())["slices"]
@@ -68,27 +72,30 @@ def test_compare_has_the_parts_of_every_model(tmp_path: Path) -> None:
     nats, size = sum(900.0 + at for at in range(20, 30)), sum(1000 + at for at in range(20, 30))
     assert books["bits_per_byte"] == pytest.approx(nats / math.log(2) / size, abs=1e-6)
     assert books["perplexity"] == pytest.approx(math.exp(nats / 1000), rel=1e-4) and books["tokens"] == 1000
+    other = next(of for of in found["tiny"] if of["name"] == "books")
+    assert other["perplexity"] == pytest.approx(math.exp(nats / 500), rel=1e-4) and other["tokens"] == 500
+    assert other["bits_per_byte"] == books["bits_per_byte"]
     assert "stderr" in books and "stderr" not in next(of for of in found["base"] if of["name"] == "unknown")
 
 
 def test_without_language_identification_there_are_sources_alone(tmp_path: Path) -> None:
     path = encoded(tmp_path, "00000", {"a": ["x"], "b": ["y"]})
     known = document_origins({"x", "y", "absent"}, [path], [])
-    assert known == {"x": Origin("a", 100, None), "y": Origin("b", 100, None)}
-    lines = [{"document": name, "bytes": 10, "nats": 5.0} for name in known]
+    assert known == {"x": Origin("a", None), "y": Origin("b", None)}
+    lines = [{"document": name, "bytes": 10, "tokens": 3, "nats": 5.0} for name in known]
     assert {of["by"] for of in slice_rows(lines, known, SETTINGS)} == {"source"}
 
 
 def test_the_smallest_of_many_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "MOST", 2)
-    known = {f"d{at}": Origin(f"s{at}", 10, "en") for at in range(5)}
-    lines = [{"document": name, "bytes": 100 - at, "nats": 50.0} for at, name in enumerate(known)]
+    known = {f"d{at}": Origin(f"s{at}", "en") for at in range(5)}
+    lines = [{"document": name, "bytes": 100 - at, "tokens": 9, "nats": 50.0} for at, name in enumerate(known)]
     found = {of["name"]: of["bytes"] for of in slice_rows(lines, known, SETTINGS)}
     assert found == {"s0": 100, "s1": 99, "(other)": 98 + 97 + 96}
 
 
 def test_a_source_named_other_is_not_one_of_the_smallest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "MOST", 1)
-    known = {name: Origin(name, 10, None) for name in ("other", "a", "b")}
+    known = {name: Origin(name, None) for name in ("other", "a", "b")}
     found = slices.parts_by_kind(known, {"other": 9, "a": 1, "b": 1})["source"]
     assert found["a"] == found["b"] != found["other"] == "other"

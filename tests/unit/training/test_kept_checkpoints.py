@@ -1,4 +1,4 @@
-"""evaluate.curve: whose checkpoints it asks."""
+"""Which checkpoints are those of a training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.stages.evaluate.curve import checkpoint_folder
+from crawl2llm.training.kept_checkpoints import checkpoint_folder
 
 
 def test_of_two_trainings_with_one_fingerprint_the_one_with_the_same_losses(tmp_path: Path) -> None:

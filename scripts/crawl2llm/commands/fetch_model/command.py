@@ -1,0 +1,33 @@
+"""Fetches a published model from the Hugging Face hub, at one commit, for `models: {NAME: {hub: …, revision: …}}` of a config.
+
+Run it where there is a network, as on a login node, before the run: no job fetches anything. It takes safetensors, configuration,
+tokenizer and licence, and refuses pickles and code. A fetch that was cut off goes on where it was. The token of a gated model is
+that in HF_TOKEN.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crawl2llm.chain import command_line
+from crawl2llm.core.console import print_line
+from crawl2llm.training.published.hub import MODELS, fetch_model
+
+
+@command_line.report_errors
+def main(argv: list[str] | None = None) -> int:
+    parser = command_line.command_parser(
+        "crawl2llm fetch-model",
+        __doc__,
+        f"HuggingFaceTB/SmolLM2-135M-Instruct --revision {'0123456789' * 4}",
+    )
+    parser.add_argument("name", metavar="NAME", help="as the hub calls it: OWNER/NAME")
+    parser.add_argument("--revision", required=True, metavar="SHA", help="the commit, 40 hex digits")
+    parser.add_argument("--to", type=Path, metavar="FOLDER", help=f"default: a folder of its own in {MODELS}")
+    args = parser.parse_args(argv)
+    print_line(f"{args.name} at {args.revision} is in {fetch_model(args.name, args.revision, args.to)}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
