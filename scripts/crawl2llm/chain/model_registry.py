@@ -8,7 +8,7 @@ published model, `{path: …}` or `{hub: …, revision: …}`: a root like `base
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from crawl2llm.core.nested_dicts import lookup, merge_dicts, nest_value
@@ -18,6 +18,7 @@ BASE_STEP = "pretrain.train"  # makes it, in its only task
 PUBLISHED_STEP = "pretrain.published"  # makes the folder of a model that somebody else trained
 ENCODE_STEP = "tokenize.encode"  # the corpus in the run's own tokens
 REENCODE_STEP = "tokenize.reencode"  # the same in those of a published model, in a task for each
+ENCODERS = (ENCODE_STEP, REENCODE_STEP)
 # Evaluated beside them: a model of the shape of `base` with random weights, which no step makes.
 UNTRAINED = "untrained"
 EXPORT_STEP = "compress.export"  # makes files to give away of a model, which is no other model
@@ -138,6 +139,11 @@ def published_models(config: Config) -> list[str]:
 def tokens_step(config: Config, model: str) -> str:
     """The step that encodes the corpus in the tokens of a model."""
     return REENCODE_STEP if is_from_published(config, model) else ENCODE_STEP
+
+
+def is_encoder_for(models: Iterable[str], need: str, config: Config) -> bool:
+    """Whether a step that is read encodes the corpus in the tokens of one of the models; True of a step that does not encode it."""
+    return need not in ENCODERS or need in {tokens_step(config, model) for model in models}
 
 
 def parents(config: Config, model: str) -> list[str]:

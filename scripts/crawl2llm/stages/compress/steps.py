@@ -19,8 +19,6 @@ from crawl2llm.chain.model_registry import (
 )
 from crawl2llm.chain.step import ALL_VERDICTS, DOCUMENTS, Config, Step
 
-TOKENS = (model_registry.ENCODE_STEP, model_registry.REENCODE_STEP)
-
 
 def reads_own_tokens(step: str, need: str, config: Config, task: str) -> bool:
     """Of the steps that encode the corpus, the one in the tokens of the model of a task of `step`; without a task those of any."""
@@ -28,12 +26,12 @@ def reads_own_tokens(step: str, need: str, config: Config, task: str) -> bool:
         model_registry.written_teachers if step == TEACH_STEP else partial(model_registry.models_made_by, step=step)
     )
     models = [task] if task else of_step(config)
-    return need not in TOKENS or need in {model_registry.tokens_step(config, model) for model in models}
+    return model_registry.is_encoder_for(models, need, config)
 
 
 def reads_text_to_calibrate(need: str, config: Config, task: str) -> bool:
     """Text is read where a model's method calibrates on it."""
-    is_text = need in TOKENS
+    is_text = need in model_registry.ENCODERS
     return reads_own_tokens(QUANTIZE_STEP, need, config, task) and (
         not is_text or model_registry.is_calibrated(config, task)
     )
@@ -68,14 +66,14 @@ def models_on_card(config: Config, task: str) -> list[str]:
 
 STEPS = {
     "compress.prune": Step(
-        inputs={"model": BASE_STEP, "tokens": TOKENS},
+        inputs={"model": BASE_STEP, "tokens": model_registry.ENCODERS},
         per="model",
         is_used=partial(has_models_of, "compress.prune"),
         reads=partial(reads_own_tokens, "compress.prune"),
         environment="train",
     ),
     TEACH_STEP: Step(
-        inputs={"model": BASE_STEP, "tokens": TOKENS},
+        inputs={"model": BASE_STEP, "tokens": model_registry.ENCODERS},
         per="model",
         is_used=is_a_teacher_written,
         tasks=model_registry.written_teachers,
@@ -83,7 +81,7 @@ STEPS = {
         environment="train",
     ),
     DISTIL_STEP: Step(
-        inputs={"model": BASE_STEP, "teacher": BASE_STEP, "tokens": TOKENS, "taught": TEACH_STEP},
+        inputs={"model": BASE_STEP, "teacher": BASE_STEP, "tokens": model_registry.ENCODERS, "taught": TEACH_STEP},
         optional=("taught",),
         per="model",
         is_used=partial(has_models_of, DISTIL_STEP),
@@ -101,7 +99,7 @@ STEPS = {
         environment="train",
     ),
     QUANTIZE_STEP: Step(
-        inputs={"model": BASE_STEP, "tokens": TOKENS},
+        inputs={"model": BASE_STEP, "tokens": model_registry.ENCODERS},
         optional=("tokens",),
         per="model",
         is_used=partial(has_models_of, QUANTIZE_STEP),
@@ -121,7 +119,7 @@ STEPS = {
                 "finetune.pairs",
                 "evaluate.items",
             ),
-            "tokens": TOKENS,
+            "tokens": model_registry.ENCODERS,
             "models": LANGUAGE_MODELS,
             "evaluations": "evaluate.model",
         },

@@ -6,12 +6,11 @@ from crawl2llm.chain.filter_order import DECONTAMINATE, used_filters
 from crawl2llm.chain.model_registry import (
     BASE,
     BASE_STEP,
-    ENCODE_STEP,
+    ENCODERS,
     LANGUAGE_MODELS,
-    REENCODE_STEP,
     evaluated_models,
+    is_encoder_for,
     language_models,
-    tokens_step,
     trains_base,
 )
 from crawl2llm.chain.shared_reference import main_config
@@ -61,7 +60,7 @@ def public_settings(config: Config, task: str) -> Config:
 def reads_own_tokens(need: str, config: Config, task: str) -> bool:
     """Of the steps that encode the corpus, the one in the tokens of the model; without a task those of any."""
     models = [task] if task else evaluated_models(config)
-    return need not in (ENCODE_STEP, REENCODE_STEP) or need in {tokens_step(config, model) for model in models}
+    return is_encoder_for(models, need, config)
 
 
 def curve_of_base(config: Config, task: str) -> Config:
@@ -79,7 +78,7 @@ STEPS = {
         inputs={
             "model": LANGUAGE_MODELS,
             "pairs": "finetune.pairs",
-            "tokens": (ENCODE_STEP, REENCODE_STEP),
+            "tokens": ENCODERS,
             "tasks": "evaluate.items",
         },
         reads=reads_own_tokens,
