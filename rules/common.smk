@@ -99,10 +99,10 @@ snakemake_internals.complete_rules(workflow, parts)
 manifest, manifests, manifests_if_needed = inputs.manifest, inputs.manifests, inputs.manifests_if_needed
 manifests_of_main, manifests_of_all_variants = inputs.manifests_of_main, inputs.manifests_of_all_variants
 verdicts, verdicts_before = inputs.verdicts, inputs.verdicts_before
-edits, edits_of_main, scored_texts = inputs.edits, inputs.edits_of_main, inputs.scored_texts
+edits, edits_of_main, scored_texts, tokens = inputs.edits, inputs.edits_of_main, inputs.scored_texts, inputs.tokens
 model, parent, other_parents, lineage = inputs.model, inputs.parent, inputs.other_parents, inputs.lineage
-answering_model, reward_models, rung_before = inputs.answering_model, inputs.reward_models, inputs.rung_before
-seed_corpora, join_inputs = inputs.seed_corpora, inputs.join_inputs
+answering_model, reward_models, written_teacher = inputs.answering_model, inputs.reward_models, inputs.written_teacher
+seed_corpora, join_inputs, rung_before = inputs.seed_corpora, inputs.join_inputs, inputs.rung_before
 manifests_read_by, manifests_for_report = inputs.manifests_read_by, inputs.manifests_for_report
 placement, setting, calibration_threads = parts.placement, parts.setting, parts.calibration_threads
 source_access, max_missing_files = parts.source_access, parts.max_missing_files

@@ -5,7 +5,7 @@ rule compress_prune:
     """{model}/: the pruned model, and its loss at every step."""
     input:
         model=parent(),
-        tokens=inputs.tokens(),
+        tokens=tokens(),
     output:
         result("compress.prune"),
     shell:
@@ -27,7 +27,7 @@ rule compress_teach:
     """{model}/: the likeliest next tokens of the training text, if a student reads them."""
     input:
         model=model(),
-        tokens=inputs.tokens(),
+        tokens=tokens(),
     output:
         result("compress.teach"),
     shell:
@@ -39,8 +39,8 @@ rule compress_distil:
     input:
         model=parent(),
         teacher=other_parents(),
-        tokens=inputs.tokens(),
-        taught=inputs.written_teacher(),
+        tokens=tokens(),
+        taught=written_teacher(),
     output:
         result("compress.distil"),
     shell:
@@ -51,7 +51,7 @@ rule compress_quantize:
     """{model}/: the model with its weights in eight or four bits."""
     input:
         model=parent(),
-        tokens=inputs.tokens(by="compress.quantize"),
+        tokens=tokens(by="compress.quantize"),
     output:
         result("compress.quantize"),
     threads: calibration_threads
@@ -69,7 +69,7 @@ rule compress_export:
             verdicts(),
             manifests("corpus.split", "corpus.write", "tokenize.train", "finetune.pairs", "evaluate.items"),
         ),
-        tokens=inputs.tokens(),
+        tokens=tokens(),
     output:
         result("compress.export"),
     shell:

@@ -17,7 +17,7 @@ rule evaluate_model:
     input:
         model=model(),
         pairs=manifest("finetune.pairs"),
-        tokens=inputs.tokens(),
+        tokens=tokens(),
         tasks=manifest("evaluate.items"),
     output:
         result("evaluate.model"),

@@ -15,16 +15,48 @@ from crawl2llm.core.root import ROOT
 class ExternalTool:
     """A tool in a folder of its own, which `make TARGET` makes in DEFAULT_FOLDER unless the environment variable VARIABLE names another."""
 
+    key: str  # such as kenlm: the folder is .kenlm, the variable CRAWL2LLM_KENLM, the target kenlm-tools
     name: str  # begins a sentence of a message
-    plural: bool
-    target: str
+    plural: bool = False
+    target: str = ""  # another one than by the key
     cost: str  # of `make TARGET`, in words
-    variable: str
-    default_folder: str  # beside .venv
-    mark: str  # a path below the folder: there in every version, so that a folder of something else is never replaced
-    requirement: str  # what another tool in the folder would be of: "another version than 1.2"
-    is_complete: Callable[[Path], bool]  # whether a folder has all of its files
-    is_required: Callable[[Path], bool]  # whether a complete folder is of the version that is called here
+    # Of a whole folder. The first is there in every version, so that a folder of something else is never replaced.
+    files: tuple[str, ...]
+    programs: tuple[str, ...] = ()  # files that can be started
+    version: str = ""  # the one that is called here
+    has_version: Callable[[Path], bool] | None = None  # whether a whole folder is of it; None: its first file says so
+    requirement: str = ""  # what another tool in the folder would be of; "": another version
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "target", self.target or f"{self.key}-tools")
+        object.__setattr__(self, "requirement", self.requirement or f"another version than {self.version}")
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that names the folder."""
+        return f"CRAWL2LLM_{self.key.upper()}"
+
+    @property
+    def default_folder(self) -> str:
+        """The folder's name beside .venv."""
+        return f".{self.key}"
+
+    @property
+    def mark(self) -> str:
+        """What tells a folder of the tool, of any version."""
+        return self.files[0]
+
+    def is_complete(self, folder: Path) -> bool:
+        """Whether a folder has all of the tool's files."""
+        return all((folder / name).is_file() for name in (*self.files, *self.programs)) and all(
+            os.access(folder / name, os.X_OK) for name in self.programs
+        )
+
+    def is_required(self, folder: Path) -> bool:
+        """Whether a complete folder is of the version that is called here."""
+        if self.has_version:
+            return self.has_version(folder)
+        return (folder / self.mark).read_text(encoding="utf-8").strip() == self.version
 
     def folder(self) -> Path:
         """The tool's folder."""

@@ -37,16 +37,12 @@ KEY = f"{SECTION}.precision is {FP8}"
 REMEDY = f"set {SECTION}.precision to bf16"
 
 TORCHAO = ExternalTool(
+    key="fp8",
     name="torchao",
-    plural=False,
-    target="fp8-tools",
     cost="seconds, 26 MB",
-    variable="CRAWL2LLM_FP8",
-    default_folder=".fp8",
-    mark="torchao/__init__.py",
-    requirement=f"another version than {VERSION}",
-    is_complete=lambda folder: (folder / "torchao/__init__.py").is_file(),
-    is_required=lambda folder: (folder / f"torchao-{VERSION}.dist-info").is_dir(),
+    files=("torchao/__init__.py",),
+    version=VERSION,
+    has_version=lambda folder: (folder / f"torchao-{VERSION}.dist-info").is_dir(),
 )
 
 

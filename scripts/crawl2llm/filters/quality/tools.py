@@ -22,20 +22,14 @@ ERROR_LINES = 4  # of what a program said last
 SECONDS = 600  # of the clock
 BYTES_PER_SECOND = 20_000  # of its files: each so many add a second
 
-
 KENLM = ExternalTool(
+    key="kenlm",
     name="KenLM's programs",
     plural=True,
-    target="kenlm-tools",
     cost="two minutes",
-    variable="CRAWL2LLM_KENLM",
-    default_folder=".kenlm",
-    mark=VERSION_FILE,
-    requirement=f"another version than {VERSION}",
-    is_complete=lambda folder: (
-        all(os.access(folder / name, os.X_OK) for name in PROGRAMS) and (folder / VERSION_FILE).is_file()
-    ),
-    is_required=lambda folder: (folder / VERSION_FILE).read_text(encoding="utf-8").strip() == VERSION,
+    files=(VERSION_FILE,),
+    programs=PROGRAMS,
+    version=VERSION,
 )
 
 

@@ -33,16 +33,13 @@ def has_version(folder: Path) -> bool:
 
 
 TOOLS = ExternalTool(
+    key="gguf",
     name="llama.cpp's tools",
     plural=True,
-    target="gguf-tools",
     cost="minutes",
-    variable="CRAWL2LLM_GGUF",
-    default_folder=".gguf",
-    mark=BINDINGS,
-    requirement=f"another version than {VERSION}",
-    is_complete=lambda folder: (folder / "llama.cpp/convert_hf_to_gguf.py").is_file(),
-    is_required=has_version,
+    files=("llama.cpp/convert_hf_to_gguf.py",),
+    version=VERSION,
+    has_version=has_version,
 )
 
 

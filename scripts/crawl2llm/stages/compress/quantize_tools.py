@@ -20,12 +20,13 @@ from crawl2llm.training.quantized_sizes import BLOCK, GROUPS, LLAMA_LIKE
 
 PACKED = ("int4", *model_registry.CALIBRATED_METHODS)  # whose layers training/packed_weights.py reads
 TYPES = LLAMA_LIKE
-INSTALLED = ".installed"  # in the environment's folder: the lock that it was made of
+PYTHON = "bin/python"  # in the environment's folder
+INSTALLED = ".installed"  # there too: the lock that it was made of
 
 
 def python_path(folder: Path) -> Path:
     """The environment's Python."""
-    return folder / "bin/python"
+    return folder / PYTHON
 
 
 def has_locked_packages(folder: Path) -> bool:
@@ -35,16 +36,13 @@ def has_locked_packages(folder: Path) -> bool:
 
 
 ENVIRONMENT = ExternalTool(
+    key="quantize",
     name="the quantizers' environment",
-    plural=False,
-    target="quantize-tools",
     cost="some minutes, 1.5 GB",
-    variable="CRAWL2LLM_QUANTIZE",
-    default_folder=".quantize",
-    mark=INSTALLED,
+    files=(INSTALLED,),
+    programs=(PYTHON,),
+    has_version=has_locked_packages,
     requirement=f"other packages than {QUANTIZE_LOCK}",
-    is_complete=lambda folder: python_path(folder).is_file() and (folder / INSTALLED).is_file(),
-    is_required=has_locked_packages,
 )
 
 

