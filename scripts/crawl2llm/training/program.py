@@ -11,17 +11,34 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 import torch.distributed as dist
+from transformers.utils import logging
 
 from crawl2llm.chain import command_line
 from crawl2llm.chain.step_program import Program, S
 from crawl2llm.core.console import mask_stderr, print_line
 from crawl2llm.core.manifest import Manifest, ManifestError, digest, task_of
-from crawl2llm.training import checkpoint, group
-from crawl2llm.training.processes import RESUBMIT, free_port
+from crawl2llm.training import checkpoint, group, heartbeat
+from crawl2llm.training.processes import RESUBMIT, free_port, on_stop_signal
 
 # The environment of a program that no launcher started.
 NO_LAUNCHER = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+
+
+def begin_training(device: str) -> list[int]:
+    """What each process of a training does first. Returns a list, which the numbers of stopping signals are added to from now on.
+
+    device: of the settings.
+    """
+    heartbeat.start_beats()
+    # DeepSpeed's import, by transformers, asks for it, also before the processes have met.
+    on_cpu = device == "cpu" or not torch.cuda.is_available()
+    os.environ.setdefault("DS_ACCELERATOR", "cpu" if on_cpu else "cuda")
+    logging.disable_progress_bar()
+    signals: list[int] = []
+    on_stop_signal(lambda number, _: signals.append(number))
+    return signals
 
 
 def add_checkpoints(parser: argparse.ArgumentParser) -> None:

@@ -20,13 +20,13 @@ from crawl2llm.training import (
     adapters,
     checkpoint,
     checkpoint_integrity,
-    heartbeat,
     loop,
     loss_scale,
     metrics,
     mixture,
     model,
     pair_batches,
+    program,
     prometheus,
 )
 from crawl2llm.training.callback import Callback
@@ -38,7 +38,7 @@ from crawl2llm.training.callbacks.skip_limit import SkipLimit
 from crawl2llm.training.callbacks.tuning_rows import TuningRows
 from crawl2llm.training.model_loading import model_folder, model_name, verify_weights
 from crawl2llm.training.pair_run import Run
-from crawl2llm.training.processes import RESUBMIT, on_stop_signal
+from crawl2llm.training.processes import RESUBMIT
 from crawl2llm.training.shared_settings import TuningSettings
 from crawl2llm.training.template import has_enough_pairs
 
@@ -53,9 +53,7 @@ RUN_FILES = (  # beside checkpoints; charts stay
 
 def run_tuning(kind: type[Run], args: argparse.Namespace, settings: TuningSettings, manifest: Manifest) -> list[Path]:
     """Train by a run of this class, and write the results; returns the manifest's files on process 0 and nothing on the others."""
-    heartbeat.start_beats()
-    signals: list[int] = []
-    on_stop_signal(lambda number, _: signals.append(number))
+    signals = program.begin_training(settings.device)
     first, folder = os.environ["RANK"] == "0", command_line.checkpoint_folder(args)
     # Process 0 compares checksums; if it fails, the launcher ends the others.
     source = verify_weights(args.model)[1] if first else model_folder(args.model) / model.FOLDER

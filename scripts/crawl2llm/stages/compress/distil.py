@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig
-from transformers.utils import logging
 
 from crawl2llm.chain import command_line
 from crawl2llm.chain.model_registry import DISTIL_STEP
@@ -34,12 +33,11 @@ from crawl2llm.stages.compress.teacher import (
     check_same_tokens,
     load_teacher,
 )
-from crawl2llm.training import checkpoint, heartbeat, metrics, model, program, quantized_weights
+from crawl2llm.training import checkpoint, metrics, model, program, quantized_weights
 from crawl2llm.training.compressible_layers import linear_layers, weight_bytes
 from crawl2llm.training.engine import Engine, Job, Update
 from crawl2llm.training.model_loading import model_folder, model_name, verify_weights
 from crawl2llm.training.pair_batches import deal_micro_batches
-from crawl2llm.training.processes import on_stop_signal
 from crawl2llm.training.tuning import remove_checkpoints, train_and_measure
 
 
@@ -100,13 +98,7 @@ def zeroed_weights(student: Manifest, folder: Path) -> list[str]:
 
 def body(args: argparse.Namespace, settings: DistilSettings, manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
-    heartbeat.start_beats()
-    os.environ.setdefault(
-        "DS_ACCELERATOR", "cpu" if settings.device == "cpu" or not torch.cuda.is_available() else "cuda"
-    )
-    signals: list[int] = []
-    on_stop_signal(lambda number, _: signals.append(number))
-    logging.disable_progress_bar()
+    signals = program.begin_training(settings.device)
     folder, first = command_line.checkpoint_folder(args), os.environ["RANK"] == "0"
     # Process 0 compares checksums; if it fails, the launcher ends the others.
     source = verify_weights(args.model)[1] if first else model_folder(args.model) / model.FOLDER

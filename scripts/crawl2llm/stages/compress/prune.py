@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM
-from transformers.utils import logging
 
 from crawl2llm.chain import command_line
 from crawl2llm.chain.fingerprint import code_hashes
@@ -27,11 +26,10 @@ from crawl2llm.core.manifest import Manifest, canonical_json, digest, pretty_jso
 from crawl2llm.stages.compress import masks, structured
 from crawl2llm.stages.compress.retrain import WHERE, Run, Windows, companion_files, train_with_rows
 from crawl2llm.stages.compress.settings import PruneSettings
-from crawl2llm.training import checkpoint, heartbeat, metrics, mixture, model, program, quantized_weights
+from crawl2llm.training import checkpoint, metrics, mixture, model, program, quantized_weights
 from crawl2llm.training.compressible_layers import linear_layers, weight_bytes
 from crawl2llm.training.group import choose_device_alone
 from crawl2llm.training.model_loading import context_of, load_tokenizer, model_folder, verify_weights
-from crawl2llm.training.processes import on_stop_signal
 from crawl2llm.training.tuning import remove_checkpoints, train_and_measure
 
 PRUNED = "pruned"  # in the folder of the checkpoints: the model before it is trained on
@@ -125,13 +123,7 @@ def wait_for_facts(folder: Path, seconds: float) -> Facts:
 
 def body(args: argparse.Namespace, settings: PruneSettings, manifest: Manifest) -> list[Path]:
     """Prune, train on and write the results; returns the manifest's files on process 0 and nothing on the others."""
-    heartbeat.start_beats()
-    os.environ.setdefault(
-        "DS_ACCELERATOR", "cpu" if settings.device == "cpu" or not torch.cuda.is_available() else "cuda"
-    )
-    signals: list[int] = []
-    on_stop_signal(lambda number, _: signals.append(number))
-    logging.disable_progress_bar()
+    signals = program.begin_training(settings.device)
     folder = command_line.checkpoint_folder(args)
     if os.environ["RANK"] != "0":
         if settings.retrain_tokens:

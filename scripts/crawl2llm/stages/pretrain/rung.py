@@ -21,9 +21,8 @@ from crawl2llm.core.settings import Number, setting
 from crawl2llm.stages.pretrain import train
 from crawl2llm.stages.pretrain.halving import contender, judging
 from crawl2llm.stages.pretrain.settings import RungSettings
-from crawl2llm.training import heartbeat, program, token_staging
+from crawl2llm.training import program, token_staging
 from crawl2llm.training.pretraining_settings import TrainSettings
-from crawl2llm.training.processes import on_stop_signal
 
 
 class Task(RungSettings):
@@ -47,10 +46,8 @@ def body(args: argparse.Namespace, task: Task, manifest: Manifest) -> list[Path]
             return []
         log.info("%s was stopped at an earlier rung", name)
         return write_result(out, {"contender": name, "rung": rung, "in": False}, manifest)
-    heartbeat.start_beats()
-    signals: list[int] = []
-    on_stop_signal(lambda number, _: signals.append(number))
     settings = task_settings(TrainSettings, args, task.train, TRAIN)
+    signals = program.begin_training(settings.device)
     folder = contender.folder_of(args, settings, task.rungs)
     token_staging.stage_inputs(args, settings.stage_to)
     if os.environ["RANK"] != "0":

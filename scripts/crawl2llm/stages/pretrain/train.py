@@ -22,7 +22,6 @@ from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.training import (
     checkpoint,
-    heartbeat,
     heldout,
     loop,
     loss_scale,
@@ -51,7 +50,7 @@ from crawl2llm.training.callbacks.skipped_steps import SkippedSteps
 from crawl2llm.training.callbacks.speed import Speed
 from crawl2llm.training.callbacks.validation import Validation, ValidationRows
 from crawl2llm.training.pretraining_settings import TrainSettings
-from crawl2llm.training.processes import RESUBMIT, on_stop_signal
+from crawl2llm.training.processes import RESUBMIT
 from crawl2llm.training.run import REMEDY, Run
 
 
@@ -112,9 +111,7 @@ def train_to_end(
 
 def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
-    heartbeat.start_beats()
-    signals: list[int] = []
-    on_stop_signal(lambda number, _: signals.append(number))
+    signals = program.begin_training(settings.device)
     folder = command_line.checkpoint_folder(args)
     token_staging.stage_inputs(args, settings.stage_to)
     if os.environ["RANK"] != "0":

@@ -24,11 +24,11 @@ from crawl2llm.core.console import log
 from crawl2llm.core.manifest import Manifest, task_of
 from crawl2llm.stages.pretrain import train
 from crawl2llm.stages.pretrain.halving.judging import FATES_FILE, step_of
-from crawl2llm.training import auto, checkpoint, data, heartbeat, metrics, program, token_staging
+from crawl2llm.training import auto, checkpoint, data, metrics, program, token_staging
 from crawl2llm.training.callback import Callback
 from crawl2llm.training.packed_windows import packing_files
 from crawl2llm.training.pretraining_settings import TrainSettings
-from crawl2llm.training.processes import RESUBMIT, on_stop_signal
+from crawl2llm.training.processes import RESUBMIT
 from crawl2llm.training.run import Run
 from crawl2llm.training.run_state import RunState
 
@@ -199,9 +199,7 @@ def forget_later(folder: Path, step: int) -> None:
 
 def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) -> list[Path]:
     """As crawl2llm.stages.pretrain.train; ends with the model of a rung where the training was stopped there."""
-    heartbeat.start_beats()
-    signals: list[int] = []
-    on_stop_signal(lambda number, _: signals.append(number))
+    signals = program.begin_training(settings.device)
     judged = Manifest.read(args.halving)
     rungs = judged.summary_part("rungs")
     fate = json.loads(judged.file(FATES_FILE).read_text(encoding="utf-8"))["stopped"].get(args.contender)
