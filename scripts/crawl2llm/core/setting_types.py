@@ -8,6 +8,10 @@ from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, setting
 
 Seed = Annotated[int, Allowed(ge=0, le=4294967295)]  # of 32 bits, which every generator takes
 Share = Annotated[Number, Allowed(ge=0, le=1)]
+Threads = Annotated[int, Allowed(ge=1, le=1024)]
+BatchSize = Annotated[int, Allowed(ge=1, le=4096)]  # of what a model takes at once
+Precision = Literal["fp32", "bf16"]
+Device = Literal["auto", "cpu", "cuda"]
 
 LanguageCode = Annotated[
     str, Allowed(pattern="^[a-z]{2,3}$", form="codes of languages of two or three small letters, such as en")
@@ -46,6 +50,11 @@ PublicTask = Literal[
     "blimp",
     "core",
 ]
+
+
+# Of every step that scores a model, beside keys that come first in its section:
+PRECISION = setting("fp32", "Arithmetic of the model; bf16 is for GPUs.")
+THREADS = setting(2, "CPU threads; they decide the last digits of sums on a CPU.")
 
 
 class EndpointSettings(Settings):

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from crawl2llm.core.setting_types import Device, Threads
 from crawl2llm.core.settings import NonEmpty, Number, Settings, setting
 
 
@@ -9,7 +10,7 @@ class ProcessSettings(Settings):
     """Of every training: where its processes run."""
 
     nodes: int = setting(1, "Nodes of the SLURM job.", ge=1, le=10000, placement="launcher")
-    device: Literal["auto", "cpu", "cuda"] = setting(
+    device: Device = setting(
         "auto", "auto takes CUDA if there is any; on several nodes, all must have it or none.", placement=True
     )
     numa_binding: bool = setting(
@@ -73,8 +74,20 @@ class TrainingSettings(ProcessSettings):
 
 
 class AdamWSettings(ProcessSettings):
-    """Of every training of a model that is there: AdamW, and checkpoints to resume from."""
+    """Of every training of a model that is there: what trains, AdamW, and checkpoints to resume from."""
 
+    engine: Literal["deepspeed", "torch"] = setting(
+        "deepspeed",
+        "What trains: DeepSpeed's ZeRO, or torch's own DDP (zero_stage 0) and FSDP2 (1 to 3), as in pretrain.train.",
+    )
+    threads: Threads = setting(
+        2, "CPU threads of a process, also on a machine with fewer cores; they decide the last digits of sums on a CPU."
+    )
+    processes: Threads = setting(
+        1,
+        "Processes of each node, one for each GPU; a batch is that of all of them, whatever their number.",
+        placement="launcher",
+    )
     schedule: Literal["cosine", "linear", "constant"] = setting("cosine", "Learning rate after the warm-up.")
     beta1: Number = setting(0.9, "First beta of AdamW.", ge=0, lt=1)
     beta2: Number = setting(0.95, "Second beta of AdamW.", ge=0, lt=1)
@@ -111,27 +124,10 @@ class TuningSettings(TrainingSettings, AdamWSettings):
         "Arithmetic of the forward and backward pass; master weights and optimizer are fp32. fp16 has dynamic "
         "loss scaling.",
     )
-    engine: Literal["deepspeed", "torch"] = setting(
-        "deepspeed",
-        "What trains: DeepSpeed's ZeRO, or torch's own DDP (zero_stage 0) and FSDP2 (1 to 3), as in pretrain.train.",
-    )
     zero_stage: Literal[0, 1, 2, 3] = setting(
         1,
         "What the processes share out (ZeRO, arXiv:1910.02054): 1 the optimizer, 2 the gradients too, 3 the "
         "weights too; 0 nothing. 3 for a model that is too large for one GPU.",
-    )
-    threads: int = setting(
-        2,
-        "CPU threads of a process, also on a machine with fewer cores; they decide the last digits of sums on a CPU.",
-        ge=1,
-        le=1024,
-    )
-    processes: int = setting(
-        1,
-        "Processes of each node, one for each GPU; batch_size is their common batch, whatever their number.",
-        ge=1,
-        le=1024,
-        placement="launcher",
     )
     async_checkpoints: bool = setting(
         False, "Training goes on while a checkpoint is written, as in pretrain.train. For engine torch.", placement=True

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from crawl2llm.core.setting_types import ColumnName, Share
+from crawl2llm.core.setting_types import THREADS, ColumnName, Share, Threads
 from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, optional, section, setting
 
 
@@ -105,7 +105,7 @@ class TransformersSettings(Settings):
         ge=1,
     )
     precision: Literal["fp32", "bf16"] = setting("fp32", "Precision of the weights.")
-    threads: int = setting(2, "CPU threads; they decide the last digits of sums on a CPU.", ge=1, le=1024)
+    threads: Threads = THREADS
     device: Literal["auto", "cuda", "cpu"] = setting(
         "auto",
         "Device of the models; auto: a GPU if there is one. Scores have 6 digits; a GPU's may differ in the last.",

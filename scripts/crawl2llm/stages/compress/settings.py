@@ -2,7 +2,15 @@
 
 from typing import Annotated, Literal
 
-from crawl2llm.core.setting_types import Seed, Share
+from crawl2llm.core.setting_types import (
+    THREADS,
+    BatchSize,
+    Device,
+    Precision,
+    Seed,
+    Share,
+    Threads,
+)
 from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, section, setting
 from crawl2llm.training.shared_settings import AdamWSettings
 
@@ -13,7 +21,7 @@ class RetrainSettings(AdamWSettings):
     batch_tokens: int = setting(
         2048, "Tokens of an optimizer step over all processes, a multiple of the model's context.", ge=1, le=1000000000
     )
-    micro_batch: int = setting(8, "Most windows that a process takes at once.", ge=1, le=4096)
+    micro_batch: BatchSize = setting(8, "Most windows that a process takes at once.")
     validation_tokens: int = setting(
         50000,
         "Validation tokens on which the loss before and after the training is measured, as whole documents "
@@ -30,22 +38,13 @@ class RetrainSettings(AdamWSettings):
     )
     warmup: Number = setting(0.05, "Share of the steps that the learning rate rises over.", ge=0, lt=1)
     weight_decay: Share = setting(0.1, "Weight decay of AdamW, on matrices; not on embeddings, norms and biases.")
-    precision: Literal["fp32", "bf16"] = setting(
+    precision: Precision = setting(
         "fp32", "Arithmetic of the forward and backward pass; master weights and optimizer are fp32."
     )
-    engine: Literal["deepspeed", "torch"] = setting("deepspeed", "What trains, as in pretrain.train.")
     zero_stage: Literal[0, 1, 2, 3] = setting(
         0, "What the processes share out, as in finetune.train; with `magnitude` and `2:4` only 0."
     )
     seed: Seed = setting(0, "Seed of the order of the windows and of the choice of validation documents.")
-    threads: int = setting(2, "CPU threads of a process; they decide the last digits of sums on a CPU.", ge=1, le=1024)
-    processes: int = setting(
-        1,
-        "Processes of each node, one for each GPU; batch_tokens is their common batch, whatever their number.",
-        ge=1,
-        le=1024,
-        placement="launcher",
-    )
     step_timeout: int = setting(
         600,
         "Seconds that a process waits for the others in a step, or for the pruned model, as in finetune.train.",
@@ -136,10 +135,10 @@ class TeachSettings(Settings):
     temperature: Number = setting(1, "That of the students.", gt=0, le=100)
     tokens: int = setting(0, "Training tokens, in the students' order; 0: all, once.", ge=0, le=1000000000000000)
     seed: Seed = setting(0, "That of the students, unless `tokens` is 0.")
-    precision: Literal["fp32", "bf16"] = setting("fp32", "Arithmetic.")
-    batch_size: int = setting(8, "Windows at once.", ge=1, le=4096, placement=True)
-    threads: int = setting(2, "CPU threads.", ge=1, le=1024)
-    device: Literal["auto", "cpu", "cuda"] = setting("auto", "auto takes CUDA if there is any.", placement=True)
+    precision: Precision = setting("fp32", "Arithmetic.")
+    batch_size: BatchSize = setting(8, "Windows at once.", placement=True)
+    threads: Threads = THREADS
+    device: Device = setting("auto", "auto takes CUDA if there is any.", placement=True)
 
 
 class MergeSettings(Settings):
@@ -219,8 +218,8 @@ class QuantizeSettings(Settings):
         unless_default=True,
     )
     seed: Seed = setting(0, "Of `gptq` and `awq`: seed of the choice of the calibration windows.", unless_default=True)
-    threads: int = setting(
-        2, "Of `gptq` and `awq`: CPU threads; they decide the last digits of sums.", ge=1, le=1024, unless_default=True
+    threads: Threads = setting(
+        2, "Of `gptq` and `awq`: CPU threads; they decide the last digits of sums.", unless_default=True
     )
     keep: list[NonEmpty] = setting(
         [],
@@ -300,7 +299,7 @@ class ExportSettings(Settings):
         le=100,
     )
     seed: Seed = setting(0, "Seed of the choice of held-out documents.")
-    threads: int = setting(2, "CPU threads; they decide the last digits of sums.", ge=1, le=1024)
+    threads: Threads = THREADS
 
 
 class CompressSettings(Settings):

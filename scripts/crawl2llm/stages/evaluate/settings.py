@@ -2,13 +2,17 @@
 
 from typing import Literal
 
-from crawl2llm.core.setting_types import EndpointSettings, PublicTask, Seed
+from crawl2llm.core.setting_types import (
+    PRECISION,
+    THREADS,
+    BatchSize,
+    EndpointSettings,
+    Precision,
+    PublicTask,
+    Seed,
+    Threads,
+)
 from crawl2llm.core.settings import NonEmpty, Number, Settings, section, setting
-
-Precision = Literal["fp32", "bf16"]
-# Of every step that scores a model, beside keys that come first in its section:
-PRECISION = setting("fp32", "Arithmetic of the model; bf16 is for GPUs.")
-THREADS = setting(2, "CPU threads; they decide the last digits of sums on a CPU.", ge=1, le=1024)
 
 
 class ItemsSettings(Settings):
@@ -70,13 +74,8 @@ class ModelSettings(Settings):
     precision: Precision = setting(
         "fp32", "Arithmetic of the model; bf16 is for GPUs, where batch_size can change its last digits."
     )
-    threads: int = setting(
-        2,
-        "CPU threads, also on a machine with fewer cores; they decide the last digits of sums on a CPU.",
-        ge=1,
-        le=1024,
-    )
-    batch_size: int = setting(16, "Sequences that the model takes at once.", ge=1, le=4096, placement=True)
+    threads: Threads = THREADS
+    batch_size: BatchSize = setting(16, "Sequences that the model takes at once.", placement=True)
     untrained: bool = setting(
         True, "Evaluates a model of base's shape with random weights too, as `untrained`.", placement="tasks"
     )
@@ -109,9 +108,9 @@ class PublicSettings(Settings):
         0, "Seed of the choice of items and examples, of the bootstrap and of the untrained model's weights."
     )
     precision: Precision = PRECISION
-    threads: int = THREADS
-    batch_size: int = setting(
-        16, "Sequences that the model takes at once; decides the last digits of log-likelihoods.", ge=1, le=4096
+    threads: Threads = THREADS
+    batch_size: BatchSize = setting(
+        16, "Sequences that the model takes at once; decides the last digits of log-likelihoods."
     )
 
 
@@ -131,7 +130,7 @@ class CurveSettings(Settings):
     )
     seed: Seed = setting(0, "Seed of the bootstrap.")
     precision: Precision = PRECISION
-    threads: int = THREADS
+    threads: Threads = THREADS
 
 
 class CommonSettings(Settings):
@@ -154,8 +153,8 @@ class CommonSettings(Settings):
     carry: Number = setting(0.5, "Share of a window that is text before the tokens it scores.", ge=0, le=0.9)
     seed: Seed = setting(0, "Seed of the choice of documents and of the bootstrap.")
     precision: Precision = PRECISION
-    threads: int = THREADS
-    batch_size: int = setting(16, "Sequences that the model takes at once.", ge=1, le=4096, placement=True)
+    threads: Threads = THREADS
+    batch_size: BatchSize = setting(16, "Sequences that the model takes at once.", placement=True)
 
 
 class GenerateSettings(Settings):
@@ -186,7 +185,7 @@ class GenerateSettings(Settings):
     )
     seed: Seed = setting(0, "Seed of the choice of questions, of the sampled texts and of the bootstrap.")
     precision: Precision = PRECISION
-    threads: int = THREADS
+    threads: Threads = THREADS
 
 
 class JudgeSettings(EndpointSettings):
