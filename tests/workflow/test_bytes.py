@@ -31,10 +31,10 @@ MORE_KILLS = {
 }
 
 
-def kill_when(folder: Path, sign: str) -> None:
+def kill_when(folder: Path, sign: str, *options: str, config: Path = TINY) -> None:
     """Start a run, and kill -9 it with all its children as soon as a file is there that matches `sign`."""
     process = subprocess.Popen(
-        command(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        command(folder, *options, config=config), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env=environment(), cwd=ROOT, start_new_session=True,
     )  # fmt: skip
     try:

@@ -19,7 +19,7 @@ from tests.workflow.conftest import TINY
 RUN = "results/main"
 
 
-def merged(folder: Path, parent: str, *others: str, **keys: object) -> int:
+def merge_models(folder: Path, parent: str, *others: str, **keys: object) -> int:
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
     soup = {"from": "base", "step": "compress.merge", **keys}
     tree["models"] = {"sft": {"from": "base", "step": "finetune.train"}, "soup": soup}
@@ -38,7 +38,7 @@ def test_checkpoints_and_models(
     folder = copy_of()
     monkeypatch.chdir(folder)
     base, sft = "pretrain/train/manifest.json", f"{RUN}/finetune/train/sft.manifest.json"
-    assert merged(folder, base, method="checkpoints", every=30, last=2, weighting="ema") == 0
+    assert merge_models(folder, base, method="checkpoints", every=30, last=2, weighting="ema") == 0
     (earlier,) = Path("checkpoints").glob("*/step-000030/model/config.json")
     export_checkpoint(earlier.parents[1], folder / "exported", "fp32")
     before, last = tensors_in(folder / "exported"), tensors_in(Path(f"{RUN}/pretrain/train/model"))
@@ -48,14 +48,14 @@ def test_checkpoints_and_models(
     load_model("out/soup/model")
     summary = Manifest.read(Path("out/soup.manifest.json")).summary
     assert summary["merged"] == "0.8 × step 30, 0.2 × step 40" and not list(Path("out/soup").glob(".*"))
-    assert merged(folder, base, method="checkpoints", every=10, last=3) == 1
+    assert merge_models(folder, base, method="checkpoints", every=10, last=3) == 1
     assert (
         "compress.merge.every is 10, and " in (error := capfd.readouterr().err)
         and "has no checkpoint of step 20" in error
     )
-    assert merged(folder, base, method="checkpoints", every=30, last=3) == 1
+    assert merge_models(folder, base, method="checkpoints", every=30, last=3) == 1
     assert "a training of 40 steps has 2 such checkpoints, its last model among them" in capfd.readouterr().err
-    assert merged(folder, base, sft, **{"with": ["sft"]}) == 0
+    assert merge_models(folder, base, sft, **{"with": ["sft"]}) == 0
     tuned = tensors_in(Path(f"{RUN}/finetune/train/sft/model"))
     for name, value in tensors_in(Path("out/soup/model")).items():
         assert torch.equal(value, ((tuned[name].double() + last[name].double()) / 2).to(value.dtype)), name

@@ -54,7 +54,7 @@ def config(out: Path, teacher: str = "base", teaching: dict[str, Any] | None = N
     return str(path)
 
 
-def started(
+def start_distilling(
     teacher: Path,
     student: Path,
     tokens: list[Path],
@@ -91,37 +91,37 @@ def first_loss(teacher: Path, student: Path, tokens: list[Path], reverse: bool) 
 
 
 @pytest.fixture(scope="module")
-def distilled(base: Path, student: Path, tokens: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def distillation(base: Path, student: Path, tokens: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A student that was trained by DeepSpeed."""
     out = tmp_path_factory.mktemp("distilled")
-    finished(started(base, student, tokens, out))
+    finished(start_distilling(base, student, tokens, out))
     return out
 
 
 @pytest.mark.slow
 def test_the_loss_is_that_of_the_logits_and_falls(
-    distilled: Path, base: Path, student: Path, tokens: list[Path]
+    distillation: Path, base: Path, student: Path, tokens: list[Path]
 ) -> None:
-    rows, summary = losses(distilled), Manifest.read(distilled / "small.manifest.json").summary
+    rows, summary = losses(distillation), Manifest.read(distillation / "small.manifest.json").summary
     assert rows[0] == pytest.approx(first_loss(base, student, tokens, reverse=False), rel=1e-4)
     assert len(rows) == summary["steps"] == STEPS and rows[-1] < rows[0]
     assert (summary["teacher"], summary["divergence"]) == ("base", "forward")
-    assert AutoModelForCausalLM.from_pretrained(distilled / "small/model").num_parameters() == summary["parameters"]
-    assert not list((distilled / "checkpoints").rglob("*.safetensors"))
+    assert AutoModelForCausalLM.from_pretrained(distillation / "small/model").num_parameters() == summary["parameters"]
+    assert not list((distillation / "checkpoints").rglob("*.safetensors"))
 
 
 @pytest.mark.slow
 def test_stopped_and_resumed_to_the_same_bytes(
-    distilled: Path, base: Path, student: Path, tokens: list[Path], tmp_path: Path
+    distillation: Path, base: Path, student: Path, tokens: list[Path], tmp_path: Path
 ) -> None:
-    process = started(base, student, tokens, tmp_path)
+    process = start_distilling(base, student, tokens, tmp_path)
     while process.poll() is None and not list(tmp_path.glob("checkpoints/*/step-000003/checkpoint.json")):
         pass
     process.send_signal(signal.SIGTERM)
     finished(process, RESUBMIT)
-    finished(started(base, student, tokens, tmp_path))
+    finished(start_distilling(base, student, tokens, tmp_path))
     for name in ("small.manifest.json", "small/losses.jsonl", "small/model/model.safetensors"):
-        assert (tmp_path / name).read_bytes() == (distilled / name).read_bytes(), name
+        assert (tmp_path / name).read_bytes() == (distillation / name).read_bytes(), name
 
 
 @pytest.mark.slow
@@ -133,19 +133,19 @@ def test_zeros_stay_over_two_distillations(student: Path, base: Path, tokens: li
     save_file(weights, tmp_path / "sparse/model/model.safetensors", {"format": "pt"})
     sparse = Manifest("compress.prune", "0" * 16, summary={"zeros": 1})
     sparse.write(tmp_path / "sparse.manifest.json", sorted((tmp_path / "sparse/model").iterdir()))
-    finished(started(base, tmp_path / "sparse.manifest.json", tokens, tmp_path / "one"))
-    finished(started(base, tmp_path / "one/small.manifest.json", tokens, tmp_path / "two"))
-    found = load_file(tmp_path / "two/small/model/model.safetensors")
-    assert all((found[name][::2] == 0).all() and (found[name][1::2] != 0).any() for name in names)
+    finished(start_distilling(base, tmp_path / "sparse.manifest.json", tokens, tmp_path / "one"))
+    finished(start_distilling(base, tmp_path / "one/small.manifest.json", tokens, tmp_path / "two"))
+    weights = load_file(tmp_path / "two/small/model/model.safetensors")
+    assert all((weights[name][::2] == 0).all() and (weights[name][1::2] != 0).any() for name in names)
 
 
 @pytest.mark.slow
 def test_three_processes_of_torch_with_parts_of_the_weights_come_to_the_same(
-    distilled: Path, base: Path, student: Path, tokens: list[Path], tmp_path: Path
+    distillation: Path, base: Path, student: Path, tokens: list[Path], tmp_path: Path
 ) -> None:
     """Eight windows of a step on three processes: the last of their micro-batches is smaller."""
-    finished(started(base, student, tokens, tmp_path, 3, engine="torch", zero_stage=3))
-    assert losses(tmp_path) == pytest.approx(losses(distilled), rel=1e-3)
+    finished(start_distilling(base, student, tokens, tmp_path, 3, engine="torch", zero_stage=3))
+    assert losses(tmp_path) == pytest.approx(losses(distillation), rel=1e-3)
 
 
 @pytest.mark.slow
@@ -185,7 +185,7 @@ def test_a_teacher_that_was_written(base: Path, student: Path, tokens: list[Path
         assert teach.main(words) == 0
     assert (out.parent / "base/00000.ids.npy").stat().st_mtime_ns == kept
     assert {path.name: path.read_bytes() for path in (out.parent / "base").iterdir()} == written
-    finished(started(base, student, tokens, tmp_path / "one", taught=out, **keys))
+    finished(start_distilling(base, student, tokens, tmp_path / "one", taught=out, **keys))
     assert losses(tmp_path / "one")[0] == pytest.approx(first_loss(base, student, tokens, reverse=True), rel=2e-3)
 
 

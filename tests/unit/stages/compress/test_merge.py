@@ -24,10 +24,10 @@ pytestmark = pytest.mark.slow  # loads models
 def models(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Manifests of `base` and of two models that were trained on from it: its weights, moved at random."""
     folder = tmp_path_factory.mktemp("merged")
-    return {"base": base, **{name: moved(base, folder, name, seed) for seed, name in enumerate(("sft", "dpo"))}}
+    return {"base": base, **{name: move_weights(base, folder, name, seed) for seed, name in enumerate(("sft", "dpo"))}}
 
 
-def moved(source: Path, folder: Path, name: str, seed: int, dtype: torch.dtype = torch.float32) -> Path:
+def move_weights(source: Path, folder: Path, name: str, seed: int, dtype: torch.dtype = torch.float32) -> Path:
     """The manifest of a model `name` whose weights are those of `source`, and random numbers."""
     model = AutoModelForCausalLM.from_pretrained(source.parent / "model", dtype=torch.float32)
     torch.manual_seed(seed)
@@ -40,7 +40,7 @@ def moved(source: Path, folder: Path, name: str, seed: int, dtype: torch.dtype =
     return out
 
 
-def merged(models: dict[str, Path], folder: Path, parent: str, **keys: Any) -> tuple[int, Path]:
+def merge_models(models: dict[str, Path], folder: Path, parent: str, **keys: Any) -> tuple[int, Path]:
     """(exit status, folder of the merged model)."""
     entries = {name: {"from": "base", "step": "finetune.train"} for name in models if name != "base"}
     entries["soup"] = {"from": parent, "step": "compress.merge", **keys}
@@ -77,11 +77,11 @@ METHODS: dict[str, tuple[dict[str, Any], Callable[..., torch.Tensor]]] = {
 @pytest.mark.parametrize("method", METHODS)
 def test_a_model_that_transformers_loads(models: dict[str, Path], tmp_path: Path, method: str) -> None:
     keys, expected = METHODS[method]
-    status, folder = merged(models, tmp_path, "sft", method=method, **keys)
+    status, folder = merge_models(models, tmp_path, "sft", method=method, **keys)
     assert status == 0
-    before, found = {name: tensors_in(folder_of(path)) for name, path in models.items()}, tensors_in(folder)
-    assert found.keys() == before["sft"].keys() and "lm_head.weight" not in found
-    for name, value in found.items():
+    before, result = {name: tensors_in(folder_of(path)) for name, path in models.items()}, tensors_in(folder)
+    assert result.keys() == before["sft"].keys() and "lm_head.weight" not in result
+    for name, value in result.items():
         assert torch.equal(value, expected(*(before[of][name] for of in ("base", "sft", "dpo")))), name
     model = AutoModelForCausalLM.from_pretrained(folder)
     assert model.lm_head.weight.data_ptr() == model.model.embed_tokens.weight.data_ptr(), "tied weights stay tied"
@@ -93,7 +93,7 @@ def test_a_model_that_transformers_loads(models: dict[str, Path], tmp_path: Path
 
 def test_models_in_another_order_give_the_same_bytes(models: dict[str, Path], tmp_path: Path) -> None:
     one, other = (
-        merged(models, tmp_path / parent, parent, **{"with": names, "weights": weights})[1]
+        merge_models(models, tmp_path / parent, parent, **{"with": names, "weights": weights})[1]
         for parent, names, weights in (("sft", ["dpo", "base"], [1, 2, 4]), ("dpo", ["base", "sft"], [2, 4, 1]))
     )
     first, second = tensors_in(one), tensors_in(other)
@@ -101,11 +101,11 @@ def test_models_in_another_order_give_the_same_bytes(models: dict[str, Path], tm
 
 
 def test_the_type_is_that_of_the_parent(models: dict[str, Path], tmp_path: Path) -> None:
-    half = moved(models["base"], tmp_path, "half", 7, torch.bfloat16)
-    status, folder = merged({**models, "half": half}, tmp_path / "out", "half", **{"with": ["sft"]})
-    found, own, other = (tensors_in(path) for path in (folder, folder_of(half), folder_of(models["sft"])))
-    assert status == 0 and all(value.dtype == torch.bfloat16 for value in found.values())
-    for name, value in found.items():
+    half = move_weights(models["base"], tmp_path, "half", 7, torch.bfloat16)
+    status, folder = merge_models({**models, "half": half}, tmp_path / "out", "half", **{"with": ["sft"]})
+    result, own, other = (tensors_in(path) for path in (folder, folder_of(half), folder_of(models["sft"])))
+    assert status == 0 and all(value.dtype == torch.bfloat16 for value in result.values())
+    for name, value in result.items():
         assert torch.equal(value, ((own[name].double() + other[name].double()) / 2).float().bfloat16()), name
 
 
@@ -113,15 +113,15 @@ def test_another_shape_or_tokenizer_is_named(
     models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wide = tiny.write_model(tmp_path / "wide", tiny.pages(), hidden=128)
-    assert merged({**models, "wide": wide}, tmp_path / "out", "sft", **{"with": ["wide"]})[0] == 1
+    assert merge_models({**models, "wide": wide}, tmp_path / "out", "sft", **{"with": ["wide"]})[0] == 1
     error = capsys.readouterr().err
     assert "models of two shapes cannot be merged: model.embed_tokens.weight is [1024, 64] in " in error
     assert "[1024, 128] in" in error and not (tmp_path / "out/soup/model").exists()
-    other = moved(models["base"], tmp_path, "other", 3)
+    other = move_weights(models["base"], tmp_path, "other", 3)
     text = folder_of(other) / "tokenizer.json"
     tokenizer = json.loads(text.read_text())
     tokenizer["model"]["vocab"] = {token: 1023 - at for token, at in tokenizer["model"]["vocab"].items()}
     text.write_text(json.dumps(tokenizer))
     Manifest("finetune.train", "0" * 16).write(other, sorted(folder_of(other).iterdir()))
-    assert merged({**models, "other": other}, tmp_path / "out", "sft", **{"with": ["other"]})[0] == 1
+    assert merge_models({**models, "other": other}, tmp_path / "out", "sft", **{"with": ["other"]})[0] == 1
     assert "its tokenizer has another vocabulary" in capsys.readouterr().err

@@ -46,8 +46,8 @@ def test_each_method_is_what_its_paper_says(shape: tuple[int, ...], weights: lis
     weighted = [weight * value.double() for value, weight in zip(values, weights, strict=True)]
     close = {"rtol": 1e-5, "atol": 1e-6}
     torch.testing.assert_close(merging.average(values, weights).double(), sum(weighted) / sum(weights), **close)
-    moved = base.double() + sum(part - weight * base.double() for part, weight in zip(weighted, weights, strict=True))
-    torch.testing.assert_close(merging.task_arithmetic(base, values, weights).double(), moved, **close)
+    target = base.double() + sum(part - weight * base.double() for part, weight in zip(weighted, weights, strict=True))
+    torch.testing.assert_close(merging.task_arithmetic(base, values, weights).double(), target, **close)
     for density in (0.2, 0.7, 1.0):
         expected = ties_by_place(base, values, weights, density)
         torch.testing.assert_close(merging.ties(base, values, weights, density).double(), expected, **close)
@@ -57,10 +57,10 @@ def test_each_method_is_what_its_paper_says(shape: tuple[int, ...], weights: lis
 def test_slerp_is_the_point_on_the_arc(t: float) -> None:
     first, second = (value / value.norm() for value in tensors(2))
     angle = math.acos(float((first.double() * second.double()).sum()))
-    found = merging.slerp(first, second, t).double()
-    assert float(found.norm()) == pytest.approx(1, abs=1e-6), "it stays on the sphere"
-    assert math.acos(min(1.0, float((found * first.double()).sum()))) == pytest.approx(t * angle, abs=1e-3)
-    assert math.acos(min(1.0, float((found * second.double()).sum()))) == pytest.approx((1 - t) * angle, abs=1e-3)
+    result = merging.slerp(first, second, t).double()
+    assert float(result.norm()) == pytest.approx(1, abs=1e-6), "it stays on the sphere"
+    assert math.acos(min(1.0, float((result * first.double()).sum()))) == pytest.approx(t * angle, abs=1e-3)
+    assert math.acos(min(1.0, float((result * second.double()).sum()))) == pytest.approx((1 - t) * angle, abs=1e-3)
 
 
 def test_slerp_of_a_large_tensor_is_as_exact() -> None:
