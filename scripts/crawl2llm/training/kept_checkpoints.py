@@ -1,4 +1,4 @@
-"""The checkpoints that a finished pre-training has kept (pretrain.train.keep_every), for a step that reads them beside its result.
+"""The checkpoints that a finished training has kept (`keep_every` of its step), for a step that reads them beside its result.
 
 They are in no manifest: a run that has removed one that is needed cannot have it again without training, and says so.
 """
@@ -20,7 +20,7 @@ def checkpoint_folder(trained: Manifest, below: Path) -> Path:
 
     Trainings on other files of the same sources have the same fingerprint: the losses of every step tell them apart.
     """
-    losses = trained.file(LOSSES).read_bytes()
+    losses = trained.file(next(name for name in trained.files if Path(name).name == LOSSES)).read_bytes()
     for place, _, mark in checkpoint_folders.trainings_below(below):
         rows = place / LOSSES
         if mark == trained.fingerprint and rows.is_file() and rows.read_bytes() == losses:
@@ -42,7 +42,7 @@ def kept_checkpoints(trained: Manifest, below: Path, steps: Sequence[int], setti
         saved_steps = ", ".join(f"{step:,}" for step in sorted(by_step)) or "none"
         raise InputError(
             f"{setting}, and {folder} has no checkpoint of step {', '.join(f'{step:,}' for step in absent[:5])} (it has those of: "
-            f"{saved_steps}). A training keeps them with pretrain.train.keep_every, which reruns nothing; one that is finished has to "
+            f"{saved_steps}). A training keeps them with {trained.step}.keep_every, which reruns nothing; one that is finished has to "
             "train again: remove its manifest"
         )
     return [by_step[step] for step in steps]

@@ -68,7 +68,7 @@ from crawl2llm.training.shared_settings import TuningSettings
 from crawl2llm.training.template import CHAT
 
 SECTION = "finetune.train"
-KEEP_POLICY = checkpoint.KeepPolicy(2)
+KEPT = 2  # checkpoints, the newest ones
 
 
 class Run:
@@ -315,8 +315,8 @@ class Run:
 
     def wants_checkpoint(self, step: int) -> bool:
         """Whether a checkpoint is due after this step, whatever came of it."""
-        interval = self.settings.checkpoint_every
-        return bool(interval and (step == self.steps or step % interval == 0))
+        intervals = (self.settings.checkpoint_every, self.settings.keep_every)
+        return any(interval and (step == self.steps or step % interval == 0) for interval in intervals)
 
     def heldout_loss(self) -> float | None:
         """The mean loss in nats over the tokens of the held-out answers; None if there are none. A collective call.
@@ -352,7 +352,8 @@ class Run:
             before=self.before.get("heldout_loss"),
             **loss_scale.checkpoint_facts(self.engine.loss_scale(), state.overflows),
         )
-        saving.save_checkpoint(self, new_checkpoint, KEEP_POLICY, self.save_dtype, self.companions, end)
+        kept = checkpoint.KeepPolicy(KEPT, self.settings.keep_every)
+        saving.save_checkpoint(self, new_checkpoint, kept, self.save_dtype, self.companions, end)
 
     def companions(self) -> list[Path]:
         """The files of the tokenizer beside the weights, and the chat template by which the model was asked."""

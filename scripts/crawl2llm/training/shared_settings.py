@@ -99,6 +99,12 @@ class AdamWSettings(ProcessSettings):
         le=1000000,
         placement=True,
     )
+    keep_every: int = setting(
+        0,
+        "Write a checkpoint every n-th step too, and keep it after the end, for compress.merge; 0 keeps none.",
+        ge=0,
+        placement=True,
+    )
     max_skipped_steps: int = setting(
         10,
         "Most steps whose update is skipped, since the loss or the gradient is not finite; one more ends the "

@@ -49,6 +49,7 @@ RUN_FILES = (  # beside checkpoints; charts stay
     command_line.LOG,
     checkpoint_folders.POINTER,
 )
+KEPT_FILES = (metrics.LOSSES, checkpoint_folders.POINTER)  # which tell whose checkpoints they are
 
 
 def run_tuning(kind: type[Run], args: argparse.Namespace, settings: TuningSettings, manifest: Manifest) -> list[Path]:
@@ -190,7 +191,7 @@ def write_results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest
 
 
 def remove_checkpoints(args: argparse.Namespace) -> None:
-    """Remove a finished run's checkpoints, and what lies beside them but charts.
+    """Remove a finished run's checkpoints, but for those of `keep_every`, and what lies beside them but charts.
 
     Only once its manifest is written: a run that is killed before, or finds the disk full, resumes from them.
     """
@@ -199,10 +200,14 @@ def remove_checkpoints(args: argparse.Namespace) -> None:
         return
     try:
         with checkpoint_folders.hold_folder(folder):
+            saved = checkpoint.complete_checkpoints(folder) if args.keep_every else []
+            kept = [each.path for each in saved if each.step % args.keep_every == 0]
             for path in (*folder.glob("step-*"), *folder.glob(f"{checkpoint_integrity.DAMAGED_PREFIX}*")):
-                shutil.rmtree(path, ignore_errors=True)
+                if path not in kept:
+                    shutil.rmtree(path, ignore_errors=True)
             for file in RUN_FILES:
-                (folder / file).unlink(missing_ok=True)
+                if not (kept and file in KEPT_FILES):
+                    (folder / file).unlink(missing_ok=True)
             checkpoint_folders.remove_if_empty(folder)
     except (OSError, checkpoint_folders.FolderInUseError) as error:
         log.warning("the checkpoints in %s are not removed: %s", folder, error)

@@ -14,6 +14,7 @@ from typing import Any
 
 from crawl2llm.chain import filter_order, halving, model_registry, steps
 from crawl2llm.chain.step import DOCUMENTS, VERDICTS_BEFORE
+from crawl2llm.commands.plan.distil_work import distil_operations, parameter_count
 from crawl2llm.commands.plan.dryrun import Task, variant_and_step
 from crawl2llm.commands.plan.last_run import LastRun
 from crawl2llm.core.errors import InputError
@@ -261,6 +262,8 @@ class Work:
 
     def _work_ratio(self, variant: str, step: str, model: str = "") -> float:
         """How much more a step has to do now than when it was measured, for this model where it has a task for each; 1: not known."""
+        if step == model_registry.DISTIL_STEP:
+            return self._distil_ratio(variant, model)
         if step != "ingest.extract" and self.counting_step(variant, step) is None:
             return 1.0
         by_documents = ratio(self.read_now(variant, step), self.read_before(variant, step))
@@ -315,6 +318,28 @@ class Work:
         fingerprint_before = self.last.record(variant, step, similar_model).get("fingerprint", {})
         epochs_before = fingerprint_before.get("config", {}).get("epochs")
         return ratio(model_registry.section(config, step, model).get("epochs"), epochs_before) if config else 1.0
+
+    def _distil_ratio(self, variant: str, model: str) -> float:
+        """The operations of a distillation over those of the one that was measured: of the same model, or of the first that was."""
+        step, config = model_registry.DISTIL_STEP, self.variants.get(variant)
+        measured = self.last.task_seconds(self.last.measured_variant(variant, step), step)
+        similar_model = model if model in measured else next(iter(measured), "")
+        before = self.last.record(variant, step, similar_model).get("fingerprint", {}).get("config")
+        if config is None or before is None or similar_model not in config["models"]:
+            return 1.0
+
+        def parameters(name: str) -> int:
+            """Of a model of the registry, as the last run left it."""
+            if name not in (model_registry.BASE, *config["models"]):
+                return 0
+            of_step, task = model_registry.making_task(config, name)
+            return parameter_count(self.last.manifests(self.owning_variant(variant, of_step), of_step).get(task))
+
+        now = model_registry.section(config, step, model)
+        return ratio(
+            distil_operations(now, model_registry.parent(config, model), parameters),
+            distil_operations(before, model_registry.parent(config, similar_model), parameters),
+        )
 
     def seconds(self, task: Task) -> float | None:
         """Seconds that a task may take; None if its step was never measured, or not on a GPU, which it is to have now, and for a

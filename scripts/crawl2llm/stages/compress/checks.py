@@ -17,6 +17,7 @@ from crawl2llm.training.parameters import FAMILIES
 # The linear layers of a decoder layer of TYPES; the test asks transformers.
 PARTS = (*(f"self_attn.{part}_proj" for part in "qkvo"), *(f"mlp.{part}_proj" for part in ("gate", "up", "down")))
 PRUNE_STEP = "compress.prune"
+CUT_KEYS = ("layers", "heads", "neurons", "calibration_tokens", "seed")  # of it, that decide which parts stay
 CHANGED_LOGITS = ("gemma2",)  # types that bound their logits after the head
 MOST = 1000  # decoder layers, where their number is not known yet
 
@@ -127,6 +128,12 @@ def check_merged(config: dict[str, Any]) -> None:
             raise InputError(
                 f"models.{name} merges {whole[0]!r} and {cut[0]!r}, which {PRUNE_STEP} has made smaller: models have to be of one shape"
             )
+        for other in cut[1:]:
+            if cuts_made(config, other) != cuts_made(config, cut[0]):
+                raise InputError(
+                    f"models.{name} merges {cut[0]!r} and {other!r}, of which {PRUNE_STEP} has kept other layers, heads or neurons (in "
+                    f"{cuts[cut[0]][0]!r} and {cuts[other][0]!r}): their weights do not stand for the same; merge models of one cut"
+                )
 
 
 def check_merged_names(config: dict[str, Any], name: str, settings: MergeSettings, key: Callable[[str], str]) -> None:
@@ -168,16 +175,22 @@ def check_merged_checkpoints(
     config: dict[str, Any], name: str, settings: MergeSettings, key: Callable[[str], str]
 ) -> None:
     """InputError for checkpoints that no training keeps."""
-    parent, keep_every = config["models"][name]["from"], config["pretrain"]["train"]["keep_every"]
-    if parent != model_registry.BASE:
+    parent = config["models"][name]["from"]
+    step, task = model_registry.making_task(config, parent)
+    training = model_registry.section(config, step, task)
+    allowed = f"allowed with {key('method')} 'checkpoints': a model that a training of all of its weights makes"
+    if "keep_every" not in training:
         raise InputError(
-            f"models.{name}.from is {parent!r}, whose checkpoints are not kept; allowed with {key('method')} 'checkpoints': "
-            f"{model_registry.BASE}"
+            f"models.{name}.from is {parent!r}, which {step} makes, and it keeps no checkpoints; {allowed}"
         )
-    if not keep_every or settings.every % keep_every:
+    if training.get("adapter", "none") != "none" or training.get("method") == model_registry.PPO:
+        extra = "an adapter" if training.get("adapter", "none") != "none" else "a model of values"
+        raise InputError(f"models.{name}.from is {parent!r}, whose checkpoints are of {extra}; {allowed}")
+    if not (keep_every := training["keep_every"]) or settings.every % keep_every:
+        keeping = model_registry.key_path(config, step, task, "keep_every") if task else f"{step}.keep_every"
         raise InputError(
-            f"{key('every')} is {settings.every}, and pretrain.train.keep_every, which is {keep_every}, keeps no checkpoint of these "
-            f"steps: set it to {settings.every} or to a divisor (a placement key: by itself it reruns nothing)"
+            f"{key('every')} is {settings.every}, and {keeping}, which is {keep_every}, keeps no checkpoint of these steps: set it to "
+            f"{settings.every} or to a divisor (a placement key: by itself it reruns nothing)"
         )
 
 
@@ -188,6 +201,20 @@ def cuts_of(config: dict[str, Any], model: str) -> list[str]:
         for name in model_registry.own_line(config, model)
         if model_registry.making_task(config, name)[0] == PRUNE_STEP
         and model_registry.section(config, PRUNE_STEP, name)["method"] == "structured"
+    ]
+
+
+def cuts_made(config: dict[str, Any], model: str) -> list[tuple[str | None, dict[str, Any]]]:
+    """What decides which parts a model has kept: of each cut, the nearest first, the model that was cut, and how.
+
+    What was retrained afterwards, and how, does not.
+    """
+    return [
+        (
+            model_registry.parent(config, cut),
+            {key: model_registry.section(config, PRUNE_STEP, cut)[key] for key in CUT_KEYS},
+        )
+        for cut in cuts_of(config, model)
     ]
 
 

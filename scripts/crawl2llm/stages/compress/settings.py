@@ -146,7 +146,7 @@ class MergeSettings(Settings):
 
     method: Literal["average", "checkpoints", "slerp", "task_arithmetic", "ties"] = setting(
         "average",
-        "`average`: the mean (model soups). `checkpoints`: that of pretrain.train's last checkpoints and its model; `from` is base. "
+        "`average`: the mean (model soups). `checkpoints`: that of the last checkpoints of the training of `from`, and `from`. "
         "`slerp`: a point on the arc between two models. `task_arithmetic`: the differences from `over` are added to it "
         "(arXiv:2212.04089). `ties`: the largest of these, by the sign that weighs more (arXiv:2306.01708). As mergekit computes them.",
         source="arXiv:2203.05482",
@@ -175,7 +175,7 @@ class MergeSettings(Settings):
     )
     every: int = setting(
         100,
-        "Of `checkpoints`: steps between them; pretrain.train.keep_every must be this or a divisor of it.",
+        "Of `checkpoints`: steps between them; `keep_every` of the training must be this or a divisor of it.",
         ge=1,
         le=1000000000,
     )

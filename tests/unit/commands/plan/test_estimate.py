@@ -333,5 +333,24 @@ def test_a_new_model_takes_as_long_as_the_others_by_its_own_epochs(folder: Folde
     assert found["evaluate_model"].seconds == pytest.approx(15)
 
 
+def test_a_distillation_goes_by_its_tokens_and_by_the_forward_pass_of_its_teacher(folder: Folder) -> None:
+    entry = {"from": "small", "step": "compress.distil", "teacher": "base", "tokens": 1000}
+    small = {"from": "base", "step": "compress.prune"}
+    folder.made("pretrain.train", "", None, {}, {"parameters": {"total": 900, "non_embedding": 800}})
+    folder.made("compress.prune", "small", None, {}, {"parameters": 300})
+    record = {"fingerprint": {"config": {"tokens": 1000, "teacher": "base", "top_k": 0, "text_share": 0}}}
+    folder.made("compress.distil", "taught", 36, {}, {"parameters": 300}, record)
+
+    def seconds(**keys: object) -> float:
+        models = {"small": small, "taught": entry, "new": {**entry, **keys}}
+        config = configuration.validate({**CONFIG, "models": models})
+        return folder.ask(task("compress.distil", "new"), config=config)["compress_distil"].seconds
+
+    assert seconds() == pytest.approx(36)
+    assert seconds(tokens=3000) == pytest.approx(108)
+    assert seconds(text_share=1) == seconds(top_k=8) == pytest.approx(36 * 6 * 300 / (6 * 300 + 2 * 900))
+    assert seconds(teacher="small") == pytest.approx(36 * 8 * 300 / (6 * 300 + 2 * 900))
+
+
 def test_a_total_adds_what_is_known() -> None:
     assert Estimate(10, 1, 0, 2) + Estimate(5, 0, 1, 1) == Estimate(15, 1, 1, 3)

@@ -104,6 +104,12 @@ MERGED = {
     "sft": {"from": "base", "step": "finetune.train"},
     "dpo": {"from": "sft", "step": "finetune.train"},
     "small": {**SMALL},
+    "less": {**SMALL, "seed": 1},
+    "small2": {**SMALL, "retrain_tokens": 9999},
+    "lora": {"from": "base", "step": "finetune.train", "adapter": "lora", "engine": "torch"},
+    "ppo": {"from": "sft", "step": "align.train", "method": "ppo", "rewards": [{"reward": "length", "most": 9}]},
+    "mean": {"from": "sft", "step": "compress.merge", "with": ["dpo"]},
+    "kept": {"from": "sft", "step": "finetune.train", "keep_every": 20},
 }
 
 
@@ -130,12 +136,25 @@ def merging(keep_every: int = 0, **entry: Any) -> dict[str, Any]:
         ({"with": ["dpo"], "weights": [1, 2, 3]}, "models.soup.weights is [1, 2, 3], and 2 models are merged"),
         ({"with": ["dpo"], "weights": [1, -1]}, "whose sum is not above 0: there is no mean"),
         ({"method": "slerp", "with": ["dpo"], "weights": [1, 1]}, "models.soup.method is 'slerp', which takes none"),
-        ({"method": "checkpoints"}, "models.soup.from is 'sft', whose checkpoints are not kept; allowed with models.soup.method"),
+        (
+            {"method": "checkpoints"},
+            "compress.merge.every is 100, and finetune.train.keep_every, which is 0, keeps no checkpoint of these steps: set it to 100",
+        ),
+        ({"method": "checkpoints", "from": "lora"}, "models.soup.from is 'lora', whose checkpoints are of an adapter; allowed with"),
+        ({"method": "checkpoints", "from": "ppo"}, "models.soup.from is 'ppo', whose checkpoints are of a model of values; allowed"),
+        (
+            {"method": "checkpoints", "from": "mean"},
+            "models.soup.from is 'mean', which compress.merge makes, and it keeps no checkpoints; allowed with models.soup.method",
+        ),
         (
             {"method": "checkpoints", "from": "base", "every": 30, "keep_every": 20},
             "models.soup.every is 30, and pretrain.train.keep_every, which is 20, keeps no checkpoint of these steps: set it to 30",
         ),
         ({"with": ["small"]}, "models.soup merges 'sft' and 'small', which compress.prune has made smaller"),
+        (
+            {"from": "small", "with": ["less"]},
+            "models.soup merges 'small' and 'less', of which compress.prune has kept other layers, heads or neurons",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_merged_is_named(entry: dict[str, Any], why: str) -> None:
@@ -150,6 +169,8 @@ def test_what_cannot_be_merged_is_named(entry: dict[str, Any], why: str) -> None
         {"with": ["dpo", "base"], "weights": [1, 2, 0.5]},
         {"method": "ties", "with": ["dpo"], "over": "base"},
         {"method": "checkpoints", "from": "base", "every": 40, "keep_every": 20},
+        {"method": "checkpoints", "from": "kept", "every": 40},
+        {"from": "small", "with": ["small2"]},
     ],
 )
 def test_what_can_be_merged(entry: dict[str, Any]) -> None:

@@ -1,0 +1,31 @@
+"""How many operations a distillation takes, for an estimate of its time by one that was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from crawl2llm.core.manifest import Manifest
+
+# Floating-point operations of a parameter for a token (arXiv:2001.08361, section 2.1): a forward pass, and a step of a training.
+FORWARD, STEP = 2, 6
+
+
+def parameter_count(manifest: Manifest | None) -> int:
+    """Parameters of the model that a manifest is of; 0 if it does not say."""
+    counts = manifest.summary.get("parameters", 0) if manifest else 0
+    return int(counts["total"] if isinstance(counts, Mapping) else counts)
+
+
+def distil_operations(settings: Mapping[str, Any], student: str | None, parameters: Callable[[str], int]) -> float:
+    """Operations of a task of compress.distil with these settings; 0 where too little is known.
+
+    A teacher that runs beside makes a forward pass of every token; one that was written, or that has no weight, makes none.
+    parameters: of a model, 0 if it is not there yet.
+    """
+    own = parameters(student or "")
+    asks_teacher = not settings.get("top_k") and settings.get("text_share", 0) < 1
+    teacher = parameters(str(settings.get("teacher", ""))) if asks_teacher else 0
+    if not own or (asks_teacher and not teacher):
+        return 0.0
+    return float(settings.get("tokens", 0) * (STEP * own + FORWARD * teacher))
