@@ -5,8 +5,8 @@
 
 The run has a model `pruned` of compress.prune made from `base`, which teaches it. Every way is `compress.distil` itself in one process, on
 the tokens of the run, from the same weights; then `evaluate.model`, on the run's held-out text and tasks. Figures are medians over the
-seeds of the order of the text. "half" is half of the weight on the text's own next token. One after the other; a way and seed that the JSON
-has already, of the same run and settings, is not trained again.
+seeds of the order of the text, with the lowest and highest. "half" is half of the weight on the text's own next token. One after the other;
+a way and seed that the JSON has already, of the same run and settings, is not trained again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "forward, top 64": {"top_k": TOP},
     "forward, temperature 2": {"temperature": 2},
     "reverse, whole": {"divergence": "reverse"},
-    "reverse, half": {"divergence": "reverse", "text_share": 0.5},
 }
 """Keys of compress.distil that a way has otherwise than its defaults."""
 FACTS = ("bits_per_byte", "tasks", "tokens_per_cpu_second")
@@ -142,7 +141,7 @@ def main(argv: list[str] | None = None) -> int:
                     seeds[str(seed)] = Student(results, Path(folder), settings).train()
             facts = seeds[str(seed)]
             print(f"seed {seed}, {way}: " + ", ".join(f"{name} {facts[name]}" for name in FACTS), flush=True)
-            by_way[way] |= {name: round(median(facts[name] for facts in seeds.values()), 4) for name in FACTS}
+            by_way[way] |= over_seeds(list(seeds.values()))
             content = {
                 "machine": processor(),
                 "versions": versions("torch", "transformers", "deepspeed"),
@@ -153,6 +152,15 @@ def main(argv: list[str] | None = None) -> int:
             args.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     print(table(content))
     return 0
+
+
+def over_seeds(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The median of each fact, and what the seeds differ by: {name: median, name_range: [lowest, highest]}."""
+    values = {name: [row[name] for row in rows] for name in FACTS}
+    return {
+        **{name: round(median(each), 4) for name, each in values.items()},
+        **{f"{name}_range": [min(each), max(each)] for name, each in values.items()},
+    }
 
 
 def fingerprint(results: Path) -> str:
@@ -172,7 +180,7 @@ def model_facts(results: Path, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(content: dict[str, Any]) -> str:
-    """Teacher, student before, and the ways, as Markdown."""
+    """Teacher, student before, and the ways with the lowest and highest of their seeds, as Markdown."""
     rows = [
         ("the teacher", content["models"][TEACHER]),
         ("as pruned", content["models"][STUDENT]),
@@ -181,7 +189,11 @@ def table(content: dict[str, Any]) -> str:
     lines = ["| | bits per byte | tasks | tokens per CPU second |", "|---|---|---|---|"]
     for name, facts in rows:
         speed = f"{facts['tokens_per_cpu_second']:,.0f}" if "tokens_per_cpu_second" in facts else ""
-        lines.append(f"| {name} | {facts['bits_per_byte']:.3f} | {facts['tasks']:.1%} | {speed} |")
+        bits, tasks = (
+            "–".join(f"{value:{form}}" for value in sorted({*facts.get(f"{fact}_range", [facts[fact]])}))
+            for fact, form in (("bits_per_byte", ".3f"), ("tasks", ".1%"))
+        )
+        lines.append(f"| {name} | {bits} | {tasks} | {speed} |")
     return "\n".join(lines)
 
 
