@@ -23,9 +23,9 @@ def distil_operations(settings: Mapping[str, Any], student: str | None, paramete
     A teacher that runs beside makes a forward pass of every token; one that was written, or that has no weight, makes none.
     parameters: of a model, 0 if it is not there yet.
     """
-    own = parameters(student or "")
+    student_size = parameters(student or "")
     asks_teacher = not settings.get("top_k") and settings.get("text_share", 0) < 1
-    teacher = parameters(str(settings.get("teacher", ""))) if asks_teacher else 0
-    if not own or (asks_teacher and not teacher):
+    teacher_size = parameters(str(settings.get("teacher", ""))) if asks_teacher else 0
+    if not student_size or (asks_teacher and not teacher_size):
         return 0.0
-    return float(settings.get("tokens", 0) * (STEP * own + FORWARD * teacher))
+    return float(settings.get("tokens", 0) * (STEP * student_size + FORWARD * teacher_size))

@@ -100,7 +100,7 @@ def test_a_mixture_is_not_zeroed_for_its_experts_are_in_no_linear_layer(kind: st
         zero_weights(model, PruneSettings(method="magnitude"))
 
 
-MERGED = {
+MODELS = {
     "sft": {"from": "base", "step": "finetune.train"},
     "dpo": {"from": "sft", "step": "finetune.train"},
     "small": {**SMALL},
@@ -116,7 +116,7 @@ MERGED = {
 def merging(keep_every: int = 0, **entry: Any) -> dict[str, Any]:
     soup = {"from": "sft", "step": "compress.merge", **entry}
     return configuration.validate(
-        {"pretrain": {"train": {"keep_every": keep_every}}, "models": {**MERGED, "soup": soup}}
+        {"pretrain": {"train": {"keep_every": keep_every}}, "models": {**MODELS, "soup": soup}}
     )
 
 
