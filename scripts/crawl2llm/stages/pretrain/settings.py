@@ -1,9 +1,11 @@
 """The settings of the stage pretrain."""
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from crawl2llm.core.settings import Allowed, NonEmpty, Settings, section, setting
+from crawl2llm.core.setting_types import Share
+from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, section, setting
 from crawl2llm.training.pretraining_settings import MixSettings, PlanSettings, TrainSettings
+from crawl2llm.training.shared_settings import TextTrainingSettings
 
 
 class PackSettings(Settings):
@@ -36,8 +38,60 @@ class PublishedSettings(Settings):
     )
 
 
+class ContinueSettings(TextTrainingSettings):
+    """Trains a model of the run on, on the corpus in its own tokens."""
+
+    tokens: int = setting(100000000, "Training tokens, in whole steps.", ge=1, le=1000000000000000)
+    batch_tokens: int = setting(
+        524288,
+        "Tokens of an optimizer step over all processes, a multiple of the context.",
+        source="GPT-3 125M takes 0.5 million",
+        ge=8,
+        le=1000000000,
+    )
+    learning_rate: Number = setting(
+        0.0003,
+        "Peak learning rate of AdamW; about that of the pre-training adapts most and forgets most.",
+        source="arXiv:2403.08763",
+        gt=0,
+        le=1,
+    )
+    warmup: Number = setting(
+        0.01,
+        "Share of the steps over which the learning rate rises again from 0.",
+        source="arXiv:2403.08763",
+        ge=0,
+        lt=1,
+    )
+    schedule: Literal["cosine", "linear", "wsd", "constant"] = setting(
+        "cosine", "Learning rate after the warm-up, as in pretrain.train."
+    )
+    decay: Share = setting(0.2, "Share of the steps over which schedule wsd falls.")
+    min_learning_rate_ratio: Share = setting(0.1, "Last learning rate as a share of the peak.")
+    shares: dict[str, Share] = setting(
+        {},
+        "Share of the tokens by source, such as a replay of old text; sources that are not named have what is left, by "
+        "their tokens. {}: all, by their tokens.",
+        source="replay of 0.05: arXiv:2403.08763",
+    )
+    context: int | None = setting(
+        None, "Tokens of a window; null: the model's context. A larger number becomes its context.", ge=8, le=1048576
+    )
+    rope_parameters: dict[str, Any] | None = setting(
+        None,
+        "RoPE's, as transformers has them, for a longer context; the base is the parent's unless rope_theta is named. "
+        "null: the parent's.",
+    )
+    new_tokens: list[NonEmpty] = setting(
+        [],
+        "Special tokens to add. No text of the corpus becomes one; their embeddings begin as the mean of the old ones.",
+        source="Hewitt 2021, https://nlp.stanford.edu/~johnhew/vocab-expansion.html",
+        unique=True,
+    )
+
+
 class PretrainSettings(Settings):
-    """Pre-training of a causal language model from scratch."""
+    """Pre-training of a causal language model, from scratch or on from another one."""
 
     mix: MixSettings = section()
     pack: PackSettings = section()
@@ -46,3 +100,4 @@ class PretrainSettings(Settings):
     plan: PlanSettings = section()
     train: TrainSettings = section()
     published: PublishedSettings = section()
+    continue_: ContinueSettings = section(alias="continue")
