@@ -44,6 +44,7 @@ class Windows:
         where: str,
         training_tokens: int = 0,
     ) -> None:
+        self.settings, self.where = settings, where
         self.tokens, self.stream = tokens, data.open_split(tokens, "train")
         self.seed, self.context, self.end, self.processes = settings.seed, context, end, processes
         self.windows = data.count_windows(self.stream, context)

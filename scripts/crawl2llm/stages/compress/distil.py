@@ -47,7 +47,7 @@ class Distillation(retrain.Run):
     where = DISTIL_STEP
     program = "crawl2llm.stages.compress.distil"
     tokens_key = "tokens"
-    settings: DistilSettings
+    settings: DistilSettings  # type: ignore[assignment] # it has no pairs
     engine: DistillingEngine
 
     def build_engine(self, job: Job) -> Engine:

@@ -63,9 +63,9 @@ def write_model(source: Path, settings: ContinueSettings, folder: Path, name: st
 def changed_config(source: Path, settings: ContinueSettings, where: str) -> Any:
     """The parent's configuration with the context and RoPE of the settings."""
     config = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
-    rope, context = getattr(config, ROPE, None), context_of(config)
+    rope, context = getattr(config, ROPE, None) or {}, context_of(config)
     longer = (settings.context or 0) > context
-    if rope is None and (longer or settings.rope_parameters):
+    if not rope and (longer or settings.rope_parameters):
         key, value = ("context", settings.context) if longer else (ROPE, settings.rope_parameters)
         raise InputError(
             f"{where}.{key} is {value}, and the model, of type {config.model_type!r} and context {context}, has no rotary positions: leave "
@@ -75,14 +75,16 @@ def changed_config(source: Path, settings: ContinueSettings, where: str) -> Any:
     if longer:
         changes[next(name for name in LENGTH_NAMES if hasattr(config, name))] = settings.context
     if settings.rope_parameters:
-        base = {"rope_theta": rope["rope_theta"]} if "rope_theta" in (rope or {}) else {}
+        base = {"rope_theta": rope["rope_theta"]} if "rope_theta" in rope else {}
         changes[ROPE] = {**base, **settings.rope_parameters}
     try:
-        return AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False, **changes)
+        config = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False, **changes)
+        initial.empty_model(config)
     except (KeyError, ValueError, TypeError) as error:
         raise InputError(
             f"{where}.{ROPE} is {settings.rope_parameters}: transformers does not take it ({error})"
         ) from error
+    return config
 
 
 def add_tokens(folder: Path, new_tokens: Sequence[str], key: str) -> list[int]:
@@ -94,7 +96,7 @@ def add_tokens(folder: Path, new_tokens: Sequence[str], key: str) -> list[int]:
     if known := [token for token in new_tokens if tokenizer.token_to_id(token) is not None]:
         raise InputError(f"{key} has {known[0]!r}, which the tokenizer has already: leave it out")
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in new_tokens])
-    numbers = {token: int(tokenizer.token_to_id(token)) for token in new_tokens}
+    numbers = {token: tokenizer.get_vocab()[token] for token in new_tokens}
     tokenizer.save(str(folder / TOKENIZER))
     if (config_file := folder / TOKENIZER_CONFIG).is_file():
         config = json.loads(config_file.read_text(encoding="utf-8"))

@@ -63,7 +63,7 @@ class ContinueSettings(TextTrainingSettings):
         ge=0,
         lt=1,
     )
-    schedule: Literal["cosine", "linear", "wsd", "constant"] = setting(
+    schedule: Literal["cosine", "linear", "wsd", "constant"] = setting(  # type: ignore[assignment] # one more
         "cosine", "Learning rate after the warm-up, as in pretrain.train."
     )
     decay: Share = setting(0.2, "Share of the steps over which schedule wsd falls.")
