@@ -90,7 +90,9 @@ class AdamWSettings(ProcessSettings):
         "Processes of each node, one for each GPU; a batch is that of all of them, whatever their number.",
         placement="launcher",
     )
-    schedule: Literal["cosine", "linear", "constant"] = setting("cosine", "Learning rate after the warm-up.")
+    schedule: Literal["cosine", "linear", "wsd", "constant"] = setting(
+        "cosine", "Learning rate after the warm-up; wsd falls over the last fifth."
+    )
     beta1: Number = setting(0.9, "First beta of AdamW.", ge=0, lt=1)
     beta2: Number = setting(0.95, "Second beta of AdamW.", ge=0, lt=1)
     gradient_clipping: Number = setting(1.0, "Largest norm of the gradient; 0 does not clip.", ge=0, le=1000)
@@ -137,12 +139,12 @@ class TextTrainingSettings(AdamWSettings):
         "fp32", "Arithmetic of the forward and backward pass; master weights and optimizer are fp32."
     )
     zero_stage: Literal[0, 1, 2, 3] = setting(
-        0, "What the processes share out, as in finetune.train; with `magnitude` and `2:4` only 0."
+        0, "What the processes share out, as in finetune.train; pruned by `magnitude` or `2:4` only 0."
     )
     seed: Seed = setting(0, "Seed of the order of the windows and of the choice of validation documents.")
     step_timeout: int = setting(
         600,
-        "Seconds that a process waits for the others in a step, or for the pruned model, as in finetune.train.",
+        "Seconds that a process waits for the others in a step, or for the model to begin with.",
         ge=10,
         placement=True,
     )

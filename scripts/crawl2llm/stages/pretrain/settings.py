@@ -1,6 +1,6 @@
 """The settings of the stage pretrain."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from crawl2llm.core.setting_types import Share
 from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, section, setting
@@ -45,47 +45,33 @@ class ContinueSettings(TextTrainingSettings):
     batch_tokens: int = setting(
         524288,
         "Tokens of an optimizer step over all processes, a multiple of the context.",
-        source="GPT-3 125M takes 0.5 million",
         ge=8,
         le=1000000000,
     )
     learning_rate: Number = setting(
         0.0003,
-        "Peak learning rate of AdamW; about that of the pre-training adapts most and forgets most.",
-        source="arXiv:2403.08763",
+        "Peak learning rate of AdamW.",
         gt=0,
         le=1,
-    )
-    warmup: Number = setting(
-        0.01,
-        "Share of the steps over which the learning rate rises again from 0.",
-        source="arXiv:2403.08763",
-        ge=0,
-        lt=1,
-    )
-    schedule: Literal["cosine", "linear", "wsd", "constant"] = setting(  # type: ignore[assignment] # one more
-        "cosine", "Learning rate after the warm-up, as in pretrain.train."
     )
     decay: Share = setting(0.2, "Share of the steps over which schedule wsd falls.")
     min_learning_rate_ratio: Share = setting(0.1, "Last learning rate as a share of the peak.")
     shares: dict[str, Share] = setting(
         {},
-        "Share of the tokens by source, such as a replay of old text; sources that are not named have what is left, by "
-        "their tokens. {}: all, by their tokens.",
-        source="replay of 0.05: arXiv:2403.08763",
+        "Share of the tokens by source; sources that are not named have what is left, by their tokens.",
+        source="arXiv:2403.08763 replays 0.05",
     )
     context: int | None = setting(
         None, "Tokens of a window; null: the model's context. A larger number becomes its context.", ge=8, le=1048576
     )
     rope_parameters: dict[str, Any] | None = setting(
         None,
-        "RoPE's, as transformers has them, for a longer context; the base is the parent's unless rope_theta is named. "
-        "null: the parent's.",
+        "RoPE's, as transformers has them; null, and rope_theta where it is not named: the parent's.",
     )
     new_tokens: list[NonEmpty] = setting(
         [],
-        "Special tokens to add. No text of the corpus becomes one; their embeddings begin as the mean of the old ones.",
-        source="Hewitt 2021, https://nlp.stanford.edu/~johnhew/vocab-expansion.html",
+        "Special tokens to add, which begin as the mean of the old ones.",
+        source="https://nlp.stanford.edu/~johnhew/vocab-expansion.html",
         unique=True,
     )
 
