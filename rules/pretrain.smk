@@ -95,3 +95,14 @@ rule pretrain_published:
         result("pretrain.published"),
     shell:
         PROGRAM
+
+
+rule pretrain_continue:
+    """{model}/: the model trained on, and its loss at every step."""
+    input:
+        model=parent(),
+        tokens=tokens(),
+    output:
+        result("pretrain.continue"),
+    shell:
+        TRAINING

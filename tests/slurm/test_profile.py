@@ -24,6 +24,7 @@ GPU_RULES = {
     "quality_transformers",
     "pretrain_rung",
     "pretrain_train",
+    "pretrain_continue",
     "finetune_train",
     "align_reward",
     "align_train",
@@ -73,6 +74,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
     rows.write_text('{"prompt": "Why?", "chosen": "So.", "rejected": "No."}\n')
     config["dedup"]["export"] = {"write": True}
     config["models"]["give"] = {"from": "sft", "step": "compress.export"}
+    config["models"]["more"] = {"from": "base", "step": "pretrain.continue"}
     config["models"]["small"] = {"from": "base", "step": "compress.prune"}
     config["models"]["taught"] = {"from": "small", "step": "compress.distil", "top_k": 8}
     config["models"]["soup"] = {"from": "sft", "step": "compress.merge", "with": ["base"]}
@@ -164,6 +166,7 @@ def test_only_the_rules_that_compute_on_gpus_ask_for_them(plan: dict[str, dict[s
     [
         "pretrain_rung",
         "pretrain_train",
+        "pretrain_continue",
         "finetune_train",
         "align_reward",
         "align_train",

@@ -56,6 +56,7 @@ MODELS = {
     "give": {"from": "liked", "step": "compress.export"},
     "tiny": {"path": "tiny"},
     "own": {"from": "tiny", "step": "finetune.train"},
+    "more": {"from": "tiny", "step": "pretrain.continue"},
 }
 
 

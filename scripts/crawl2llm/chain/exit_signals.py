@@ -17,6 +17,7 @@ KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 # What to lower where memory was too small, by step.
 LOWER = {
     "pretrain.train": "pretrain.train.micro_batch, pretrain.train.processes or the size of the model (pretrain.train.model)",
+    "pretrain.continue": "pretrain.continue.micro_batch, pretrain.continue.processes or pretrain.continue.context",
     "finetune.train": "finetune.train.micro_batch, finetune.train.processes or the size of the model (pretrain.train.model)",
     "compress.prune": "compress.prune.micro_batch, compress.prune.processes or the size of the model (pretrain.train.model)",
     "compress.teach": "compress.teach.batch_size",

@@ -16,6 +16,7 @@ from crawl2llm.core.nested_dicts import lookup, merge_dicts, nest_value
 BASE = "base"
 BASE_STEP = "pretrain.train"  # makes it, in its only task
 PUBLISHED_STEP = "pretrain.published"  # makes the folder of a model that somebody else trained
+CONTINUE_STEP = "pretrain.continue"  # trains a model on, on the corpus
 ENCODE_STEP = "tokenize.encode"  # the corpus in the run's own tokens
 REENCODE_STEP = "tokenize.reencode"  # the same in those of a published model, in a task for each
 ENCODERS = (ENCODE_STEP, REENCODE_STEP)
@@ -38,7 +39,8 @@ OTHER_PARENTS = {DISTIL_STEP: ("teacher",), MERGE_STEP: ("with", "over")}
 CHILDLESS_STEPS = (QUANTIZE_STEP, REWARD_STEP)
 # The steps that make a model: the first makes `base`, each other one the models that the config's `models` has made by it.
 MAKERS = (
-    BASE_STEP, PUBLISHED_STEP, "finetune.train", REWARD_STEP, "align.train", "compress.prune", DISTIL_STEP, MERGE_STEP, QUANTIZE_STEP,
+    BASE_STEP, PUBLISHED_STEP, CONTINUE_STEP, "finetune.train", REWARD_STEP, "align.train", "compress.prune", DISTIL_STEP, MERGE_STEP,
+    QUANTIZE_STEP,
 )  # fmt: skip
 # Those whose models are evaluated, exported and served:
 LANGUAGE_MODELS = tuple(step for step in MAKERS if step != REWARD_STEP)

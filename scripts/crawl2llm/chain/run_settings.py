@@ -178,7 +178,7 @@ class RunSettings(Settings):
         {"sft": {"from": "base", "step": "finetune.train"}},
         "The models that are made from others, by name; each is evaluated, but for reward models and exports. "
         "`from`: the model that it is made from, `base` (the one that pretrain.train makes) or another of "
-        "these. `step`: what makes it, `finetune.train`, `align.reward`, `align.train`, `compress.prune`, "
+        "these. `step`: what makes it, `pretrain.continue`, `finetune.train`, `align.reward`, `align.train`, `compress.prune`, "
         "`compress.distil`, `compress.merge` or `compress.quantize`; an entry of `compress.export` is no model, but files "
         "of one. Any key of that "
         "step's own section holds for this model alone, as in `{from: sft, step: finetune.train, learning_rate: "

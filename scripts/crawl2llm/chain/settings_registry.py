@@ -20,7 +20,8 @@ def settings_class(path: str) -> type[Settings]:
     first, *rest = path.split(".")
     kind = _class_of_stage(first)
     for key in rest:
-        field = kind.model_fields[key].annotation
+        fields = {each.alias or name: each for name, each in kind.model_fields.items()}
+        field = fields[key].annotation
         if not (isinstance(field, type) and issubclass(field, Settings)):
             raise KeyError(path)
         kind = field

@@ -191,10 +191,12 @@ def optional(about: str | None = None, *, alias: str | None = None, **more: Any)
     return setting(None, about, alias=alias, null=False, **more)
 
 
-def section(*, placement: bool = False, unless_default: bool = False) -> Any:
-    """A key that holds a section, all of whose keys have defaults. Its marks are those of `setting`, if all of its keys have them."""
+def section(*, alias: str | None = None, placement: bool = False, unless_default: bool = False) -> Any:
+    """A key that holds a section, all of whose keys have defaults. Its alias is that of `setting`, its marks too, if all of its keys have
+    them.
+    """
     marks = _marks(placement=placement, tracked="unless default" if unless_default else None)
-    return Field(default_factory=dict, validate_default=True, json_schema_extra=marks)
+    return Field(default_factory=dict, validate_default=True, alias=alias, json_schema_extra=marks)
 
 
 def _marks(**marks: Any) -> dict[str, Any] | None:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.megatron import most_open_datasets, open_indexed
 
@@ -67,6 +68,13 @@ def open_split(manifests: Iterable[Path], split: str) -> Stream:
         names = sorted(name for name in manifest.files if name.startswith(f"{split}/") and name.endswith(".bin"))
         files += [(manifest.file(name), manifest.file(f"{name[:-4]}.idx")) for name in names]
     return Stream(files)
+
+
+def count_windows(stream: Stream, context: int) -> int:
+    """How many windows of so many tokens a stream has. Raises InputError if it does not hold one."""
+    if (number := (len(stream) - 1) // context) < 1:
+        raise InputError(f"the training shards hold {len(stream):,} tokens, too few for one window of {context}")
+    return number
 
 
 def permute(positions: npt.ArrayLike, size: int, seed: int, epoch: int) -> Tokens:

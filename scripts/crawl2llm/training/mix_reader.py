@@ -35,32 +35,24 @@ def mix_facts(
     return {"stream": stream, "context": context, "groups": list(groups), "phases": phase_facts, **more}
 
 
-class MixReader:
-    """The windows of a mix. manifest: of pretrain.mix. stream: the training stream that it was made of. packing: pretrain.train.packing.
+class GroupReader:
+    """The windows of groups, each a list of spans of the stream, in the order of a mix.
 
-    Raises InputError if it was made of another stream, context, packing or number of windows.
+    sizes: windows of each group. spans: int64 [2, spans], the start of each in the stream and in the text of its group, group by group.
+    span_counts: of each group.
     """
 
-    def __init__(self, manifest: Path, stream: Stream, plan: Plan, seed: int, packing: str = STREAM) -> None:
-        mix_manifest = Manifest.read(manifest)
-        facts = json.loads(mix_manifest.file(FILE).read_text(encoding="utf-8"))
-        window_count = sum(phase["windows"] for phase in facts["phases"])
-        own_sizes = (len(stream), plan.context, plan.window_span(plan.steps + 1)[0])
-        if own_sizes != (facts["stream"], facts["context"], window_count):
-            raise InputError(
-                f"{manifest} was made for {facts['stream']:,} tokens, a context of {facts['context']} and {window_count:,} windows; this "
-                f"training has {own_sizes[0]:,}, {own_sizes[1]} and {own_sizes[2]:,}: run pretrain.mix again"
-            )
-        self.stream, self.context = stream, plan.context
-        self.names = [group["name"] for group in facts["groups"]]
-        sizes = [group["windows"] for group in facts["groups"]]
-        phases = [Phase(each["first"], each["windows"], tuple(each["shares"])) for each in facts["phases"]]
-        self.spans = np.load(mix_manifest.file(SPANS), mmap_mode="r", allow_pickle=False)
-        self.ends = np.cumsum([group["spans"] for group in facts["groups"]])
-        if facts.get("packing", STREAM) != packing:
-            raise InputError(f"{manifest} was made for another {KEY} than {packing}: run pretrain.mix again")
-        self.packing = Packing(mix_manifest, stream, plan.context) if packing == BEST_FIT else None
-        self.order = MixOrder(phases, self.names, sizes, seed)
+    def __init__(
+        self,
+        stream: Stream,
+        context: int,
+        order: MixOrder,
+        names: Sequence[str],
+        spans: Tokens,
+        span_counts: Sequence[int],
+    ) -> None:
+        self.stream, self.context, self.order, self.names = stream, context, order, list(names)
+        self.spans, self.ends = spans, np.cumsum(span_counts)
         # A step's windows are asked for by who reads them, a step ahead, and by who counts them.
         self._windows = lru_cache(4)(self.order.windows_at)
 
@@ -69,11 +61,7 @@ class MixReader:
         return self._windows(first, count)
 
     def window_pieces(self, window: int) -> Iterable[tuple[int, int]]:
-        """(first token in the stream, tokens) of each part of a window's `context + 1` tokens, in its order; of a packing without the first
-        token."""
-        if self.packing is not None:
-            yield from self.packing.window_pieces(window)
-            return
+        """(first token in the stream, tokens) of each part of a window's `context + 1` tokens, in its order."""
         group = int(self.order.group_of(window))
         end = int(self.ends[group])
         begin = int(self.ends[group - 1]) if group else 0
@@ -96,8 +84,6 @@ class MixReader:
         )
 
     def _window_tokens(self, window: int) -> Tokens:
-        if self.packing is not None:
-            return self.packing.read(window)
         return np.concatenate([self.stream.read(start, size) for start, size in self.window_pieces(window)])
 
     def places(self, windows: Tokens) -> list[tuple[int, int]]:
@@ -106,8 +92,6 @@ class MixReader:
 
     def windows_holding(self, start: int, end: int) -> Tokens:
         """See WindowReader."""
-        if self.packing is not None:
-            return self.packing.windows_holding(start, end)
         window_groups = [np.empty(0, np.int64)]
         for group, stop in enumerate(self.ends.tolist()):
             begin = int(self.ends[group - 1]) if group else 0
@@ -133,7 +117,47 @@ class MixReader:
         }
 
 
-def manifest_summary(mix: MixReader | None, rows: Iterable[dict[str, Any]], done: int) -> dict[str, Any]:
+class MixReader(GroupReader):
+    """The windows of a mix. manifest: of pretrain.mix. stream: the training stream that it was made of. packing: pretrain.train.packing.
+
+    Raises InputError if it was made of another stream, context, packing or number of windows.
+    """
+
+    def __init__(self, manifest: Path, stream: Stream, plan: Plan, seed: int, packing: str = STREAM) -> None:
+        mix_manifest = Manifest.read(manifest)
+        facts = json.loads(mix_manifest.file(FILE).read_text(encoding="utf-8"))
+        window_count = sum(phase["windows"] for phase in facts["phases"])
+        own_sizes = (len(stream), plan.context, plan.window_span(plan.steps + 1)[0])
+        if own_sizes != (facts["stream"], facts["context"], window_count):
+            raise InputError(
+                f"{manifest} was made for {facts['stream']:,} tokens, a context of {facts['context']} and {window_count:,} windows; this "
+                f"training has {own_sizes[0]:,}, {own_sizes[1]} and {own_sizes[2]:,}: run pretrain.mix again"
+            )
+        if facts.get("packing", STREAM) != packing:
+            raise InputError(f"{manifest} was made for another {KEY} than {packing}: run pretrain.mix again")
+        groups = facts["groups"]
+        names = [group["name"] for group in groups]
+        phases = [Phase(each["first"], each["windows"], tuple(each["shares"])) for each in facts["phases"]]
+        spans = np.load(mix_manifest.file(SPANS), mmap_mode="r", allow_pickle=False)
+        order = MixOrder(phases, names, [group["windows"] for group in groups], seed)
+        super().__init__(stream, plan.context, order, names, spans, [group["spans"] for group in groups])
+        self.packing = Packing(mix_manifest, stream, plan.context) if packing == BEST_FIT else None
+
+    def window_pieces(self, window: int) -> Iterable[tuple[int, int]]:
+        """See GroupReader; of a packing without the first token."""
+        return super().window_pieces(window) if self.packing is None else self.packing.window_pieces(window)
+
+    def _window_tokens(self, window: int) -> Tokens:
+        return super()._window_tokens(window) if self.packing is None else self.packing.read(window)
+
+    def windows_holding(self, start: int, end: int) -> Tokens:
+        """See WindowReader."""
+        if self.packing is None:
+            return super().windows_holding(start, end)
+        return self.packing.windows_holding(start, end)
+
+
+def manifest_summary(mix: GroupReader | None, rows: Iterable[dict[str, Any]], done: int) -> dict[str, Any]:
     """For the manifest's summary: tokens that each group gave, as the rows of losses.jsonl up to step `done` say, their share and epochs;
     {} without a mix. Steps that were skipped were read too.
     """

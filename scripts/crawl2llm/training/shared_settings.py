@@ -1,8 +1,10 @@
-"""Keys that several trainings have, declared once: pretrain.train, finetune.train, align.reward, align.train and compress.prune."""
+"""Keys that several trainings have, declared once: pretrain.train, pretrain.continue, finetune.train, align.reward, align.train,
+compress.prune and compress.distil.
+"""
 
 from typing import Literal
 
-from crawl2llm.core.setting_types import Device, Threads
+from crawl2llm.core.setting_types import BatchSize, Device, Precision, Seed, Share, Threads
 from crawl2llm.core.settings import NonEmpty, Number, Settings, setting
 
 
@@ -88,7 +90,9 @@ class AdamWSettings(ProcessSettings):
         "Processes of each node, one for each GPU; a batch is that of all of them, whatever their number.",
         placement="launcher",
     )
-    schedule: Literal["cosine", "linear", "constant"] = setting("cosine", "Learning rate after the warm-up.")
+    schedule: Literal["cosine", "linear", "wsd", "constant"] = setting(
+        "cosine", "Learning rate after the warm-up; wsd falls over the last fifth."
+    )
     beta1: Number = setting(0.9, "First beta of AdamW.", ge=0, lt=1)
     beta2: Number = setting(0.95, "Second beta of AdamW.", ge=0, lt=1)
     gradient_clipping: Number = setting(1.0, "Largest norm of the gradient; 0 does not clip.", ge=0, le=1000)
@@ -110,6 +114,44 @@ class AdamWSettings(ProcessSettings):
         "Most steps whose update is skipped, since the loss or the gradient is not finite; one more ends the "
         "run with an error.",
         ge=0,
+        placement=True,
+    )
+
+
+class TextTrainingSettings(AdamWSettings):
+    """Of a model that is trained on windows of the training text: pretrain.continue, compress.prune and compress.distil."""
+
+    batch_tokens: int = setting(
+        2048, "Tokens of an optimizer step over all processes, a multiple of the model's context.", ge=1, le=1000000000
+    )
+    micro_batch: BatchSize = setting(8, "Most windows that a process takes at once.")
+    validation_tokens: int = setting(
+        50000,
+        "Validation tokens on which the loss before and after the training is measured, as whole documents "
+        "chosen by hash.",
+        ge=1,
+        le=1000000000000,
+    )
+    learning_rate: Number = setting(
+        0.001,
+        "Peak learning rate of AdamW, which falls to 0; about that of the end of the pre-training, or higher "
+        "the more was taken out.",
+        gt=0,
+        le=1,
+    )
+    warmup: Number = setting(0.05, "Share of the steps that the learning rate rises over.", ge=0, lt=1)
+    weight_decay: Share = setting(0.1, "Weight decay of AdamW, on matrices; not on embeddings, norms and biases.")
+    precision: Precision = setting(
+        "fp32", "Arithmetic of the forward and backward pass; master weights and optimizer are fp32."
+    )
+    zero_stage: Literal[0, 1, 2, 3] = setting(
+        0, "What the processes share out, as in finetune.train; pruned by `magnitude` or `2:4` only 0."
+    )
+    seed: Seed = setting(0, "Seed of the order of the windows and of the choice of validation documents.")
+    step_timeout: int = setting(
+        600,
+        "Seconds that a process waits for the others in a step, or for the model to begin with.",
+        ge=10,
         placement=True,
     )
 

@@ -19,6 +19,7 @@ from crawl2llm.stages.align import checks as aligning
 from crawl2llm.stages.compress import checks as quantizing
 from crawl2llm.stages.compress import gguf_support, quantize_tools
 from crawl2llm.stages.finetune.settings import PairsSettings
+from crawl2llm.stages.pretrain.continued_checks import check_continued
 from crawl2llm.stages.pretrain.steps import MIXED_BY, source_of_model
 from crawl2llm.stages.synthesize import checks as synthesizing
 from crawl2llm.stages.tokenize.ready_checks import check_ready
@@ -53,6 +54,7 @@ def check_config(config: dict[str, Any], variant: str = "main") -> None:
     quantize_tools.check_methods(config)
     quantize_tools.check_shapes(config)
     quantizing.check_compression(config)
+    check_continued(config)
     scorers.check_scorers(config)
     ready = TokenizerSettings.model_validate(config["tokenize"]["train"])
     check_ready(ready, Path(f"results/{variant}/tokenize/train"))

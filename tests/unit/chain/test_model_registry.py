@@ -45,8 +45,8 @@ def refused(text: str) -> str:
         ),
         (
             "{a: {from: base, step: align.it}}",
-            "models.a.step is 'align.it'; allowed are 'pretrain.published', 'finetune.train', 'align.reward', 'align.train', "
-            "'compress.prune', 'compress.distil', 'compress.merge', 'compress.quantize', 'compress.export'",
+            "models.a.step is 'align.it'; allowed are 'pretrain.published', 'pretrain.continue', 'finetune.train', "
+            "'align.reward', 'align.train', 'compress.prune', 'compress.distil', 'compress.merge', 'compress.quantize', 'compress.export'",
         ),
         (
             "{q: {from: base, step: compress.quantize}, a: {from: q, step: finetune.train}, b: {from: base, step: finetune.train}}",

@@ -11,6 +11,7 @@ from crawl2llm.chain.config import validate
 from crawl2llm.chain.config_schema import schema
 from crawl2llm.chain.filter_order import FILTERS, edit_steps, order_problem, verdict_steps
 from crawl2llm.chain.model_registry import (
+    CONTINUE_STEP,
     DISTIL_STEP,
     ENCODE_STEP,
     EXPORT_STEP,
@@ -41,6 +42,8 @@ from crawl2llm.core.root import CODE
 
 PACKAGE = CODE / "crawl2llm"
 ON_DEMAND = (
+    CONTINUE_STEP,
+    CONTINUE_STEP,
     REWARD_STEP,
     "align.train",
     "compress.prune",

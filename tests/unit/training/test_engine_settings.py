@@ -10,7 +10,7 @@ from crawl2llm.chain.settings_registry import settings_class
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.pretraining_settings import TrainSettings
 
-STEPS = ("finetune.train", "align.reward", "align.train", "compress.prune", "compress.distil")
+STEPS = ("pretrain.continue", "finetune.train", "align.reward", "align.train", "compress.prune", "compress.distil")
 # Of a tuning alone; and a rate that ends at 0 where there is no key for it.
 OTHERS = {"min_learning_rate_ratio", "hidden_size", "pretraining"}
 

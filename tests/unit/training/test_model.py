@@ -14,8 +14,8 @@ from crawl2llm.chain import config
 from crawl2llm.core import root
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, consumed_inputs, record_inputs
-from crawl2llm.stages.compress.retrain import companion_files
 from crawl2llm.training import initial, model
+from crawl2llm.training.text_run import companion_files
 from tests.unit.stages.pretrain.conftest import build
 from tests.unit.training.tiny_published import write_published
 from tests.unit.training.typed import engine_settings, shape_settings

@@ -43,7 +43,8 @@ def test_every_step_has_an_environment(step: str) -> None:
 
 def test_a_training_up_to_a_rung_is_started_as_the_whole_training_is() -> None:
     assert {step for step in steps.STEPS if rule_parts.is_launched(step)} == {
-        "pretrain.train", "pretrain.rung", "finetune.train", "align.reward", "align.train", "compress.prune", "compress.distil",
+        "pretrain.train", "pretrain.rung", "pretrain.continue",
+        "finetune.train", "align.reward", "align.train", "compress.prune", "compress.distil",
     }  # fmt: skip
 
 

@@ -49,6 +49,7 @@ UNCHANGED_WORK = (
     "ingest.fetch",
     "corpus.reference",
     "pretrain.published",
+    "pretrain.continue",
     "pretrain.mix",
     "pretrain.pack",
     "pretrain.plan",

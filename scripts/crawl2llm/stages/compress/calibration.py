@@ -7,23 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from crawl2llm.core.errors import InputError
 from crawl2llm.training import data
-
-
-def count_windows(stream: data.Stream, context: int) -> int:
-    """How many windows of so many tokens a stream has. Raises InputError if it does not hold one."""
-    if (number := (len(stream) - 1) // context) < 1:
-        raise InputError(f"the training shards hold {len(stream):,} tokens, too few for one window of {context}")
-    return number
 
 
 def first_windows(stream: data.Stream, context: int, tokens: int, seed: int) -> data.Tokens:
     """The first windows of a training by `seed`, of about so many tokens: int64 [n, context]; at most all that the stream has.
 
-    Raises InputError as `count_windows`.
+    Raises InputError as `data.count_windows`.
     """
-    have = count_windows(stream, context)
+    have = data.count_windows(stream, context)
     number = max(1, min(tokens // context, have))
     indices = data.windows_from(0, number, have, seed)
     return data.read_windows(stream, indices[None], context)[0][:, :-1].astype(np.int64)

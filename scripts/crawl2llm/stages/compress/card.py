@@ -9,7 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from crawl2llm.chain.model_registry import ALIGN_STEP, BASE_STEP, DISTIL_STEP, MERGE_STEP, PUBLISHED_STEP, QUANTIZE_STEP
+from crawl2llm.chain.model_registry import (
+    ALIGN_STEP,
+    BASE_STEP,
+    CONTINUE_STEP,
+    DISTIL_STEP,
+    MERGE_STEP,
+    PUBLISHED_STEP,
+    QUANTIZE_STEP,
+)
 from crawl2llm.core.settings import setting
 from crawl2llm.stages.compress.facts import CardSource, Facts, TrainedModel, is_from_scratch
 from crawl2llm.stages.compress.gguf_support import SAFETENSORS
@@ -33,6 +41,7 @@ PARENT_CARD = "README-parent.md"  # the card of the published model that an expo
 MADE_BY = {
     BASE_STEP: "pre-trained",
     PUBLISHED_STEP: "published by others",
+    CONTINUE_STEP: "trained on",
     "finetune.train": "fine-tuned",
     "align.train": "aligned",
     "compress.prune": "pruned",

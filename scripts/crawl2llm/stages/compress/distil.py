@@ -33,7 +33,7 @@ from crawl2llm.stages.compress.teacher import (
     check_same_tokens,
     load_teacher,
 )
-from crawl2llm.training import checkpoint, metrics, model, program, quantized_weights
+from crawl2llm.training import checkpoint, metrics, model, program, quantized_weights, text_run
 from crawl2llm.training.compressible_layers import linear_layers, weight_bytes
 from crawl2llm.training.engine import Engine, Job, Update
 from crawl2llm.training.model_loading import model_folder, model_name, verify_weights
@@ -47,9 +47,8 @@ class Distillation(retrain.Run):
     where = DISTIL_STEP
     program = "crawl2llm.stages.compress.distil"
     tokens_key = "tokens"
-    settings: DistilSettings
+    settings: DistilSettings  # type: ignore[assignment] # it has no pairs
     engine: DistillingEngine
-    batches: retrain.Windows  # type: ignore[assignment] # they are of no pairs
 
     def build_engine(self, job: Job) -> Engine:
         """The engine with the student's weights, and the teacher beside it."""
@@ -111,7 +110,7 @@ def body(args: argparse.Namespace, settings: DistilSettings, manifest: Manifest)
     verify_weights(args.teacher)
     with checkpoint_folders.claim_folder(folder, args.manifest, manifest.fingerprint):
         run = Distillation(args, settings, folder, source, zeroed)
-        tensors, made_on = retrain.train_with_rows(run, folder, signals)
+        tensors, made_on = text_run.train_with_rows(run, folder, signals)
         manifest.run |= made_on
         return write_results(run, tensors, manifest)
 
@@ -136,7 +135,7 @@ def write_results(run: Distillation, tensors: dict[str, torch.Tensor], manifest:
         "student_loss_before": round(run.before["heldout_loss"], 6),
         "student_loss_after": round(run.after["heldout_loss"], 6),
         **({"zeros": Manifest.read(run.args.model).summary["zeros"]} if run.zeroed else {}),
-        **retrain.training_facts(run, losses),
+        **text_run.training_facts(run, losses),
     }
     return [*files, out / metrics.LOSSES]
 

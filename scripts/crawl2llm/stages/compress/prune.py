@@ -23,13 +23,14 @@ from crawl2llm.chain import command_line
 from crawl2llm.chain.fingerprint import code_hashes
 from crawl2llm.core import checkpoint_folders
 from crawl2llm.core.manifest import Manifest, canonical_json, digest, pretty_json, write_atomically
-from crawl2llm.stages.compress import masks, structured
-from crawl2llm.stages.compress.retrain import WHERE, Run, Windows, companion_files, train_with_rows
+from crawl2llm.stages.compress import calibration, masks, structured
+from crawl2llm.stages.compress.retrain import WHERE, Run
 from crawl2llm.stages.compress.settings import PruneSettings
 from crawl2llm.training import checkpoint, metrics, mixture, model, program, quantized_weights
 from crawl2llm.training.compressible_layers import linear_layers, weight_bytes
 from crawl2llm.training.group import choose_device_alone
 from crawl2llm.training.model_loading import context_of, load_tokenizer, model_folder, verify_weights
+from crawl2llm.training.text_run import Windows, companion_files, train_with_rows
 from crawl2llm.training.tuning import remove_checkpoints, train_and_measure
 
 PRUNED = "pruned"  # in the folder of the checkpoints: the model before it is trained on
@@ -101,8 +102,10 @@ def remove_parts(
     """(configuration, weights, facts) of a model without its least important layers, heads and neurons."""
     structured.check_architecture(loaded_model.config)
     context, end = context_of(loaded_model.config), load_tokenizer(source).eos_token_id
-    windows = Windows(tokens, settings.model_copy(update={"batch_tokens": context}), context, end, 1)
-    text = windows.calibration_windows(settings.calibration_tokens)
+    windows = Windows(tokens, settings.model_copy(update={"batch_tokens": context}), context, end, 1, WHERE)
+    text = torch.from_numpy(
+        calibration.first_windows(windows.stream, context, settings.calibration_tokens, settings.seed)
+    )
     device = choose_device_alone(settings.device, 1, WHERE)
     scores = structured.measure_importance(loaded_model.to(device), text, settings.micro_batch)
     config, tensors, remaining = structured.cut_model(loaded_model.cpu(), scores, settings)

@@ -12,48 +12,10 @@ from crawl2llm.core.setting_types import (
     Threads,
 )
 from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, section, setting
-from crawl2llm.training.shared_settings import AdamWSettings
+from crawl2llm.training.shared_settings import TextTrainingSettings
 
 
-class RetrainSettings(AdamWSettings):
-    """Of a model that is trained on windows of the training text: compress.prune and compress.distil."""
-
-    batch_tokens: int = setting(
-        2048, "Tokens of an optimizer step over all processes, a multiple of the model's context.", ge=1, le=1000000000
-    )
-    micro_batch: BatchSize = setting(8, "Most windows that a process takes at once.")
-    validation_tokens: int = setting(
-        50000,
-        "Validation tokens on which the loss before and after the training is measured, as whole documents "
-        "chosen by hash.",
-        ge=1,
-        le=1000000000000,
-    )
-    learning_rate: Number = setting(
-        0.001,
-        "Peak learning rate of AdamW, which falls to 0; about that of the end of the pre-training, or higher "
-        "the more was taken out.",
-        gt=0,
-        le=1,
-    )
-    warmup: Number = setting(0.05, "Share of the steps that the learning rate rises over.", ge=0, lt=1)
-    weight_decay: Share = setting(0.1, "Weight decay of AdamW, on matrices; not on embeddings, norms and biases.")
-    precision: Precision = setting(
-        "fp32", "Arithmetic of the forward and backward pass; master weights and optimizer are fp32."
-    )
-    zero_stage: Literal[0, 1, 2, 3] = setting(
-        0, "What the processes share out, as in finetune.train; with `magnitude` and `2:4` only 0."
-    )
-    seed: Seed = setting(0, "Seed of the order of the windows and of the choice of validation documents.")
-    step_timeout: int = setting(
-        600,
-        "Seconds that a process waits for the others in a step, or for the pruned model, as in finetune.train.",
-        ge=10,
-        placement=True,
-    )
-
-
-class PruneSettings(RetrainSettings):
+class PruneSettings(TextTrainingSettings):
     """Takes weights, or whole heads, neurons and layers, out of a model, and trains it on by the engines of pretrain.train."""
 
     method: Literal["magnitude", "2:4", "structured"] = setting(
@@ -104,7 +66,7 @@ class PruneSettings(RetrainSettings):
     )
 
 
-class DistilSettings(RetrainSettings):
+class DistilSettings(TextTrainingSettings):
     """Trains a small model by the probabilities that a larger one gives each next token."""
 
     teacher: NonEmpty = setting("base", "A model of the same tokenizer.")

@@ -22,7 +22,6 @@ from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, canonical_json, digest, sync_to_disk, write_atomically
-from crawl2llm.stages.compress import calibration
 from crawl2llm.stages.compress.divergence import likeliest
 from crawl2llm.stages.compress.settings import TeachSettings
 from crawl2llm.stages.compress.teacher_output import IDS, LOGPROBS, headless, hidden_states, rows_at_once
@@ -50,7 +49,7 @@ def body(args: argparse.Namespace, settings: TeachSettings, manifest: Manifest) 
         raise InputError(f"{TEACH_STEP}.top_k is {settings.top_k}; the vocabulary has {vocabulary} tokens: name fewer")
     model = model.to(choose_device_alone(settings.device, 1, TEACH_STEP)).eval()
     stream = data.open_split(args.tokens, "train")
-    have = calibration.count_windows(stream, context)
+    have = data.count_windows(stream, context)
     number = written_windows(settings.tokens, context, have)
     order = data.windows_from(0, number, have, settings.seed)
     part_windows = max(1, PART_BYTES // (context * (settings.top_k + 1) * 6))

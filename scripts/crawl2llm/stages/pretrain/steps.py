@@ -108,6 +108,12 @@ def published_content(config: Config, task: str) -> Config:
     return {"content": content_digest(source_of_model(config, task))} if task else {}
 
 
+def reads_own_tokens(need: str, config: Config, task: str) -> bool:
+    """Of the steps that encode the corpus, the one in the tokens of the model that a task trains on; without a task those of any."""
+    models = [task] if task else model_registry.models_made_by(config, model_registry.CONTINUE_STEP)
+    return model_registry.is_encoder_for(models, need, config)
+
+
 TOKEN_INPUTS = {"tokens": "tokenize.encode", "tokenizer": "tokenize.train"}
 
 STEPS = {
@@ -158,6 +164,13 @@ STEPS = {
         per="model",
         is_used=partial(model_registry.has_models_of, model_registry.PUBLISHED_STEP),
         extra_settings=published_content,
+        environment="train",
+    ),
+    model_registry.CONTINUE_STEP: Step(
+        inputs={"model": model_registry.BASE_STEP, "tokens": model_registry.ENCODERS},
+        per="model",
+        is_used=partial(model_registry.has_models_of, model_registry.CONTINUE_STEP),
+        reads=reads_own_tokens,
         environment="train",
     ),
 }

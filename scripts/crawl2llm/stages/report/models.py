@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from crawl2llm.chain.model_registry import BASE, BASE_STEP, MAKERS, PUBLISHED_STEP
+from crawl2llm.chain.model_registry import BASE, BASE_STEP, CONTINUE_STEP, MAKERS, PUBLISHED_STEP
 from crawl2llm.formats.run_records import Run, finite_number, nested_value
 
 # Of each step that makes models: the heading of a training, and what its loss is the mean of.
 HEADINGS = {
     BASE_STEP: "Pre-training",
     PUBLISHED_STEP: "Published model",
+    CONTINUE_STEP: "Continued pre-training",
     "finetune.train": "Fine-tuning",
     "align.reward": "Reward model",
     "align.train": "Alignment",
@@ -23,6 +24,7 @@ HEADINGS = {
 }
 LOSSES = {
     BASE_STEP: "Mean cross-entropy a token, on training batches and on validation documents.",
+    CONTINUE_STEP: "Mean cross-entropy a token, on training batches.",
     "finetune.train": "Mean cross-entropy an answer token, on training batches.",
     "align.reward": "Mean loss of the pairs, on training batches.",
     "align.train": "Mean loss of the method, on training batches.",

@@ -21,8 +21,9 @@ from crawl2llm.chain.config import validate
 from crawl2llm.core.errors import ConfigError, InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
-from crawl2llm.stages.compress import checks, retrain, teach
+from crawl2llm.stages.compress import checks, teach
 from crawl2llm.stages.compress.settings import DistilSettings
+from crawl2llm.training import text_run
 from crawl2llm.training.processes import RESUBMIT
 from tests.unit.stages.compress.conftest import tiny
 from tests.unit.stages.pretrain import copies
@@ -80,7 +81,7 @@ def losses(out: Path) -> list[float]:
 
 def first_loss(teacher: Path, student: Path, tokens: list[Path], reverse: bool) -> float:
     """The divergence on the first step's windows, by the models' whole logits in fp64."""
-    windows = retrain.Windows(tokens, DistilSettings(**KEYS), tiny.CONTEXT, 0, 1)
+    windows = text_run.Windows(tokens, DistilSettings(**KEYS), tiny.CONTEXT, 0, 1, "compress.distil")
     inputs = torch.cat([inputs for inputs, _ in windows.micro_batches(1, 0)])
     ours, theirs = (
         functional.log_softmax(AutoModelForCausalLM.from_pretrained(path.parent / "model")(inputs).logits.double(), -1)

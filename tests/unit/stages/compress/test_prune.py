@@ -19,6 +19,7 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.compress import prune, retrain
 from crawl2llm.stages.compress.settings import PruneSettings
+from crawl2llm.training import text_run
 from crawl2llm.training.processes import RESUBMIT
 from tests.unit.stages.compress.conftest import config, tiny
 from tests.unit.stages.pretrain import copies
@@ -140,11 +141,13 @@ def test_wrong_keys_are_named(tokens: list[Path]) -> None:
         ),
     ):
         with pytest.raises(InputError, match=re.escape(said)):
-            retrain.check_retraining(PruneSettings(**keys), 8, processes, masked)
+            settings = PruneSettings(**keys)
+            text_run.check_processes(settings, 8, processes, retrain.WHERE)
+            retrain.check_zeros(settings, masked)
     with pytest.raises(
         InputError, match="batch_tokens is 100; it must be a multiple of the model's context, 64 tokens"
     ):
-        retrain.Windows(tokens, PruneSettings(batch_tokens=100), tiny.CONTEXT, 0, 1)
+        text_run.Windows(tokens, PruneSettings(batch_tokens=100), tiny.CONTEXT, 0, 1, retrain.WHERE)
 
 
 def test_a_pruned_model_of_other_code_is_made_again(tmp_path: Path) -> None:
