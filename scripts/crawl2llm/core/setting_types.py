@@ -43,6 +43,8 @@ PublicTask = Literal[
     "mmlu_cloze",
     "triviaqa",
     "gsm8k",
+    "humaneval",
+    "humaneval_instruct",
     "blimp",
     "core",
 ]

@@ -203,7 +203,7 @@ def test_examples_stand_before_the_question_as_the_harness_lays_them_out(tmp_pat
     from lm_eval.api.task import ConfigurableTask
 
     row = {"subject": "astronomy", "question": "Which?", "choices": ["Io", "Mars", "Sun", "Moon"], "answer": 1}
-    made = public.task_definition("mmlu", "astronomy", [row], [{**row, "answer": 2}] * 5, 32)
+    made = public.task_definition("mmlu", "astronomy", [row], [{**row, "answer": 2}] * 5, int)
     task = ConfigurableTask(config=made)
     text = "Which?\nA. Io\nB. Mars\nC. Sun\nD. Moon\nAnswer:"
     head = "The following are multiple choice questions (with answers) about astronomy.\n\n"
