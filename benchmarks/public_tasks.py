@@ -5,9 +5,8 @@
 Seconds are of CPU: `whole`, with the imports and the load of the model, and `answers`, without. Tasks that are named together are asked by
 one process of each side, which imports once; that counts for each task.
 
-Programs that a model writes run in sandboxes: ours in the workflow's own, the whole command line in one without network. It needs the metric
-`code_eval`, which the harness takes from the hub: --code-eval FOLDER, a copy of `metrics/code_eval` of Hugging Face's evaluate. Nothing is
-downloaded.
+Programs that a model writes run in sandboxes: ours in the workflow's own, the whole command line in one without network, with the metric
+`code_eval`, which it takes from the hub: --code-eval FOLDER, a copy of `metrics/code_eval` of Hugging Face's evaluate. It downloads nothing.
 """
 
 from __future__ import annotations
@@ -251,7 +250,7 @@ def compare_tasks(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str,
         )
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="a model of transformers")
     parser.add_argument("data", nargs="*", help="folders, archives and files of evaluate.public.data")
@@ -266,7 +265,7 @@ def main() -> int:
     )
     parser.add_argument("--ask", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--harness", type=json.loads, help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     if args.ask:
         ask_ours(args.folder, args.precision, args.tasks, args.out, args.batch_size)
         return 0

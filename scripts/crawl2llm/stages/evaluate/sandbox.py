@@ -63,7 +63,7 @@ def sandbox_command(job: Path, role: str, filter_number: int) -> list[str]:
     for path in SYSTEM:
         command += ["--ro-bind-try", path, path]
     for path in (sys.base_prefix, packages):
-        command += [] if path.startswith("/usr") else ["--ro-bind", path, path]
+        command += [] if f"{path}/".startswith("/usr/") else ["--ro-bind", path, path]
     command += ["--dev-bind", os.devnull, os.devnull, "--ro-bind", sandboxed_program.__file__, PROGRAM]
     command += ["--ro-bind", str(job), JOB, "--remount-ro", "/", "--chdir", "/", "--new-session"]
     python = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")

@@ -94,6 +94,12 @@ def error_name(error: BaseException) -> str:
     return next(kind.__name__ for kind in type(error).__mro__ if getattr(builtins, kind.__name__, None) is kind)
 
 
+def raised_by_program(name: Any) -> BaseException:
+    """The error of Python's own of that name."""
+    kind = getattr(builtins, str(name), None)
+    return kind() if isinstance(kind, type) and issubclass(kind, BaseException) else Exception()
+
+
 def answer_calls(job: dict[str, Any], calls: BinaryIO, values: BinaryIO) -> None:
     """Run a model's program and answer the calls of its function."""
     write_line(values, {READY: True})
@@ -124,9 +130,7 @@ def judge_answers(job: dict[str, Any], values: BinaryIO, calls: BinaryIO) -> dic
         message = read_line(values)
         if VALUE in message:
             return decode_value(message[VALUE])
-        kind = getattr(builtins, str(message[ERROR]), None)
-        is_error = isinstance(kind, type) and issubclass(kind, Exception)
-        raise kind("of the program") if is_error else RuntimeError("of the program")  # type: ignore[misc]
+        raise raised_by_program(message[ERROR])
 
     def call(*arguments: Any, **keywords: Any) -> Any:
         write_line(calls, {"tuple": [encode_value(arguments), encode_value(keywords)]})
