@@ -6,7 +6,7 @@ Seconds are of CPU: `whole`, with the imports and the load of the model, and `an
 one process of each side, which imports once; that counts for each task.
 
 Programs that a model writes run in sandboxes: ours in the workflow's own, the whole command line in one without network, with the metric
-`code_eval`, which it takes from the hub: --code-eval FOLDER, a copy of `metrics/code_eval` of Hugging Face's evaluate. It downloads nothing.
+`code_eval`, which it takes from the hub: --code-eval FOLDER, a copy of `metrics/code_eval` of the package evaluate. It downloads nothing.
 """
 
 from __future__ import annotations

@@ -79,12 +79,13 @@ def start_role(role: str, job: dict[str, str], folder: Path, stdin: int, stdout:
     try:
         with filter_path.open("rb") as file:
             number = file.fileno()
-            command, stderr = (
-                sandbox_command(path, role, number),
-                subprocess.PIPE if role == JUDGE else subprocess.DEVNULL,
-            )
             return subprocess.Popen(
-                command, stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=[number], env=environment
+                sandbox_command(path, role, number),
+                stdin=stdin,
+                stdout=stdout,
+                stderr=subprocess.PIPE if role == JUDGE else subprocess.DEVNULL,
+                pass_fds=[number],
+                env=environment,
             )
     finally:
         os.close(stdin)
@@ -105,7 +106,7 @@ def run_tests(program: str, function: str, prompt: str, test: str) -> dict[str, 
             judge_job = {"prompt": prompt, "test": test, "function": function}
             processes.append(start_role(ANSWER, answer_job, Path(name), calls, value))
             processes.append(start_role(JUDGE, judge_job, Path(name), values, call))
-            said = processes[1].communicate(timeout=SECONDS)[1]
+            output = processes[1].communicate(timeout=SECONDS)[1]
         except subprocess.TimeoutExpired:
             return {"right": False, "error": ENDED}
         finally:
@@ -115,9 +116,9 @@ def run_tests(program: str, function: str, prompt: str, test: str) -> dict[str, 
     if processes[1].returncode >= SIGNALLED:
         return {"right": False, "error": ENDED}
     try:
-        verdict: dict[str, Any] = json.loads(said)
+        verdict: dict[str, Any] = json.loads(output)
     except ValueError:
-        message = (said).decode(errors="replace").strip()
+        message = output.decode(errors="replace").strip()
         raise InputError(
             f"bubblewrap cannot run programs on {socket.gethostname()}: {message or 'no message'}"
         ) from None

@@ -15,8 +15,8 @@ import os
 import random
 import resource
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from collections.abc import Iterator
+from typing import IO, Any
 
 JOB, ANSWER, JUDGE = "/job.json", "answer", "judge"
 READY, VALUE, ERROR = "ready", "value", "error"
@@ -30,16 +30,16 @@ LIMITS = {
 }
 LONGEST_LINE = 1 << 20  # bytes of a call or a value as JSON
 MOST_ENTRIES = 100_000  # of what an iterator gives
-SEQUENCES: dict[str, Callable[[Any], Any]] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
+SEQUENCES: dict[str, type] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
 
 def encode_value(value: Any) -> Any:
     """A value as what JSON holds. Of an object that is not plain data only the type's name is left: it equals nothing."""
     if value is None or isinstance(value, bool):
         return value
-    for kind in (str, int, float):
-        if isinstance(value, kind):
-            return kind(value)
+    for scalar in (str, int, float):
+        if isinstance(value, scalar):
+            return scalar(value)
     for name, kind in SEQUENCES.items():
         if isinstance(value, kind):
             return {name: [encode_value(entry) for entry in value]}
@@ -63,24 +63,26 @@ def decode_value(value: Any) -> Any:
             raise TypeError("a list without its kind")
         return value
     ((kind, content),) = value.items()
-    if kind in SEQUENCES:
-        return SEQUENCES[kind](decode_value(entry) for entry in content)
-    decoders: dict[str, Callable[[Any], Any]] = {
-        "dict": lambda pairs: {decode_value(key): decode_value(entry) for key, entry in pairs},
-        "complex": lambda parts: complex(*parts),
-        "bytes": bytes,
-        "iterator": lambda entries: iter([decode_value(entry) for entry in entries]),
-        "object": lambda name: object(),
-    }
-    return decoders[kind](content)
+    match kind:
+        case "dict":
+            return {decode_value(key): decode_value(entry) for key, entry in content}
+        case "complex":
+            return complex(*content)
+        case "bytes":
+            return bytes(content)
+        case "iterator":
+            return iter([decode_value(entry) for entry in content])
+        case "object":
+            return object()
+    return SEQUENCES[kind](decode_value(entry) for entry in content)
 
 
-def write_line(stream: BinaryIO, message: dict[str, Any]) -> None:
+def write_line(stream: IO[bytes], message: dict[str, Any]) -> None:
     stream.write(json.dumps(message).encode() + b"\n")
     stream.flush()
 
 
-def read_line(stream: BinaryIO) -> dict[str, Any]:
+def read_line(stream: IO[bytes]) -> dict[str, Any]:
     """The next message. Raises EOFError if the other process has ended, or its line is too long."""
     line = stream.readline(LONGEST_LINE)
     if not line.endswith(b"\n"):
@@ -100,7 +102,7 @@ def raised_by_program(name: Any) -> BaseException:
     return kind() if isinstance(kind, type) and issubclass(kind, BaseException) else Exception()
 
 
-def answer_calls(job: dict[str, Any], calls: BinaryIO, values: BinaryIO) -> None:
+def answer_calls(job: dict[str, Any], calls: IO[bytes], values: IO[bytes]) -> None:
     """Run a model's program and answer the calls of its function."""
     write_line(values, {READY: True})
     namespace: dict[str, Any] = {}
@@ -120,7 +122,7 @@ def answer_calls(job: dict[str, Any], calls: BinaryIO, values: BinaryIO) -> None
         write_line(values, message)
 
 
-def judge_answers(job: dict[str, Any], values: BinaryIO, calls: BinaryIO) -> dict[str, Any]:
+def judge_answers(job: dict[str, Any], values: IO[bytes], calls: IO[bytes]) -> dict[str, Any]:
     """Run the tests on what the other process answers.
 
     right: no test failed; error: the name of what did; or else broken: why the tests do not run.
@@ -164,9 +166,8 @@ def main(role: str, packages: str) -> None:
     with open(JOB, encoding="utf-8") as file:
         job = json.load(file)
     # The pipes under other numbers: what is printed goes nowhere.
-    incoming, outgoing, verdict = (
-        os.fdopen(os.dup(number), mode) for number, mode in ((0, "rb"), (1, "wb"), (2, "wb"))
-    )
+    incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    verdict = os.fdopen(os.dup(2), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nowhere, number)
