@@ -89,7 +89,11 @@ def ask_ours(model_folder: str, precision: str, tasks: list[str], folder: Path, 
     from crawl2llm.stages.evaluate import harness, public
 
     harness.go_offline()
+    import lm_eval.evaluator  # what the first task would import, for itself alone
+    import lm_eval.models.huggingface
+    import lm_eval.tasks
     import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: F401
 
     threads = int(os.environ["OMP_NUM_THREADS"])
     torch.set_num_threads(threads)

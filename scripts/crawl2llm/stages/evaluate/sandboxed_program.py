@@ -30,7 +30,7 @@ LIMITS = {
 }
 LONGEST_LINE = 1 << 20  # bytes of a call or a value as JSON
 MOST_ENTRIES = 100_000  # of what an iterator gives
-SEQUENCES: dict[str, type] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
+SEQUENCES: dict[str, type[Any]] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
 
 def encode_value(value: Any) -> Any:
