@@ -81,11 +81,17 @@ class BoundedScorer:
         return self.inner(fitting, **options)
 
     def generate_answers(self, lm: Any, inner: Any, step: Any, requests: list[Any], **_: Any) -> Any:
-        """lm-eval's own generation, with the project's progress lines."""
+        """What lm-eval's own generation gives, with the project's progress lines; plain greedy answers by a loop of our own."""
+        from crawl2llm.stages.evaluate import greedy_answers
+
         progress = Progress(len(requests), "answers generated")
 
-        def generate_counted(context: Any, *args: Any, **options: Any) -> Any:
-            output = step(context, *args, **options)
+        def generate_counted(context: Any, max_length: int, stop: list[str], **options: Any) -> Any:
+            if greedy_answers.is_plain(lm.model, options):
+                mask = options["attention_mask"]
+                output = greedy_answers.write_answers(lm.model, lm.tokenizer, context, mask, max_length, stop)
+            else:
+                output = step(context, max_length=max_length, stop=stop, **options)
             progress.add(len(context))
             return output
 
