@@ -2,7 +2,11 @@
 
     python -m benchmarks.public_tasks FOLDER DATA... --tasks arc_easy piqa --rows 20 --out benchmarks/results/public_tasks.json
 
-Seconds are of CPU and of the whole process, its imports and the load of the model included. Nothing is downloaded.
+Seconds are of CPU: `whole`, with the imports and the load of the model, and `answers`, without. Tasks that are named together are asked by
+one process of each side, which imports once; that counts for each task.
+
+Programs that a model writes run in sandboxes: ours in the workflow's own, the whole command line in one without network, with the metric
+`code_eval`, which it takes from the hub: --code-eval FOLDER, a copy of `metrics/code_eval` of the package evaluate. It downloads nothing.
 """
 
 from __future__ import annotations
@@ -11,9 +15,12 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +28,7 @@ from benchmarks.machine import processor, versions
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain.fingerprint import tracked_settings as settings_of
 from crawl2llm.core.manifest import Manifest, canonical_json, pretty_json, write_atomically
-from crawl2llm.formats.public_tasks.presets import PRESETS, definitions_folder
+from crawl2llm.formats.public_tasks.presets import PRESETS, code_presets, definitions_folder
 
 Row = dict[str, Any]
 TOLERANCE = 1e-3  # nats: what another order of sums may move a log-likelihood in fp32
@@ -38,22 +45,93 @@ def stage_rows(data: list[str], tasks: list[str], rows: int, folder: Path) -> No
         raise SystemExit("the rows could not be staged")
 
 
-def ask_ours(model_folder: str, precision: str, task: str, staged: Path, out: Path, batch_size: int) -> None:
-    """Ask one task as evaluate.public does."""
+def used_seconds() -> float:
+    """CPU seconds of this process so far, and of those that it started and waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+class Stopwatch:
+    """Seconds of CPU of one task after another: all of them, and those of the methods by which lm-eval gets a model's answers.
+
+    The imports, which are made once, count for each task. A task's time ends at `seconds`.
+    """
+
+    def __init__(self) -> None:
+        self.imports = self.begin = used_seconds()
+        self.answers = 0.0
+
+    def watch(self, owner: Any) -> None:
+        """Count what these methods take, of a model or its class."""
+        for name in ("loglikelihood", "generate_until"):
+            setattr(owner, name, self._counted(getattr(owner, name)))
+
+    def _counted(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **options: Any) -> Any:
+            begin = time.process_time()
+            try:
+                return inner(*args, **options)
+            finally:
+                self.answers += time.process_time() - begin
+
+        return counted
+
+    def seconds(self) -> dict[str, float]:
+        """Of the task that ends now."""
+        now = used_seconds()
+        seconds = {"whole": self.imports + now - self.begin, "answers": self.answers}
+        self.begin, self.answers = now, 0.0
+        return seconds
+
+
+def ask_ours(model_folder: str, precision: str, tasks: list[str], folder: Path, batch_size: int) -> None:
+    """Ask tasks, one after the other, as evaluate.public does, of the rows that are staged below folder."""
     from crawl2llm.stages.evaluate import harness, public
 
     harness.go_offline()
+    import lm_eval.evaluator  # what the first task would import, for itself alone
+    import lm_eval.models.huggingface
+    import lm_eval.tasks
     import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: F401
 
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    model, tokenizer = public.load_model(Path(model_folder), precision)
-    lm = harness.language_model(model, tokenizer, public.context_of(model.config), batch_size)
-    bounded = public.BoundedScorer(lm)
-    stage = Manifest.read(staged / "manifest.json")
-    outcomes = [
-        public.item_outcome(task, *sample, bounded) for sample in public.preset_samples(lm, bounded, task, stage, 0)
-    ]
-    write_atomically(out, pretty_json([{"id": each.id, "right": each.right, **each.line} for each in outcomes]))
+    threads = int(os.environ["OMP_NUM_THREADS"])
+    torch.set_num_threads(threads)
+    stopwatch = Stopwatch()
+    for task in tasks:
+        model, tokenizer = public.load_model(Path(model_folder), precision)
+        lm = harness.language_model(model, tokenizer, public.context_of(model.config), batch_size)
+        bounded = public.BoundedScorer(lm)
+        stopwatch.watch(lm)
+        staged = Manifest.read(folder / task / "staged/manifest.json")
+        samples = list(public.preset_samples(lm, bounded, task, staged, 0))
+        outcomes = public.judge_samples(task, samples, bounded, threads)
+        texts = [written_text(sample) for *_, sample in samples]
+        rows = [
+            {"id": each.id, "right": each.right, **each.line, **text}
+            for each, text in zip(outcomes, texts, strict=True)
+        ]
+        answered = {"rows": rows, "seconds": stopwatch.seconds()}
+        write_atomically(folder / task / "ours.json", pretty_json(answered))
+
+
+def ask_harness(arguments: dict[str, list[str]], folder: Path) -> None:
+    """Call lm-evaluation-harness's command line for one task after another, with a stopwatch at its model. arguments: by task."""
+    from lm_eval.__main__ import cli_evaluate
+    from lm_eval.models.huggingface import HFLM
+
+    stopwatch = Stopwatch()
+    stopwatch.watch(HFLM)
+    for task, options in arguments.items():
+        sys.argv = ["lm_eval", *options]
+        cli_evaluate()
+        write_atomically(folder / task / "theirs.json", pretty_json(stopwatch.seconds()))
+
+
+def written_text(sample: Row) -> Row:
+    """What the model wrote in a sample of lm-eval, as it was before a filter read an answer in it; nothing where choices are scored."""
+    response = sample["resps"][0][0]
+    return {"text": response} if isinstance(response, str) else {}
 
 
 def write_definitions(task: str, staged: Path, folder: Path) -> dict[str, list[str]]:
@@ -74,45 +152,42 @@ def write_definitions(task: str, staged: Path, folder: Path) -> dict[str, list[s
         fields: Row = {
             "include": str(definitions_folder() / preset.definition.format(part)), "task": name, "tag": None, "dataset_path": "json",
             "dataset_name": None, "dataset_kwargs": {"data_files": files}, "training_split": None, "validation_split": None,
-            "test_split": "items", "fewshot_split": "shots" if "shots" in files else None, "num_fewshot": preset.shots,
+            "test_split": "items", "fewshot_split": "shots" if "shots" in files else "items", "num_fewshot": preset.shots,
         }  # fmt: skip
         (folder / f"{name}.yaml").write_text(json.dumps(fields))
         ids[name] = [item["id"] for item in items if item["part"] == part]
     return ids
 
 
-def cpu_seconds(command: list[str], threads: int) -> float:
-    """Run a command to its end, offline; seconds of CPU of it and its children."""
+def run_offline(command: list[str], threads: int, folder: Path) -> None:
+    """Run a command to its end, without a network for its libraries. folder: where these may write."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false",
-                   "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+                   "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "",
+                   "HF_HOME": str(folder), "TMPDIR": str(folder), "HF_ALLOW_CODE_EVAL": "1",
+                   "PYTHONPATH": f"{Path(__file__).parents[1]}:{os.environ.get('PYTHONPATH', '')}"}  # fmt: skip
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr[-3000:]}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def harness_items(task: str, ids: dict[str, list[str]], folder: Path) -> dict[str, Row]:
     """What the command line logged of each row, by the row's id."""
     metric, _, strainer = PRESETS[task].headline.partition(",")
-    found: dict[str, Row] = {}
+    strainer = "create_test" if PRESETS[task].runs_code else strainer or "none"
+    items: dict[str, Row] = {}
     for path in folder.rglob("samples_*.jsonl"):
         name = path.name.removeprefix("samples_").rsplit("_", 1)[0]
         for sample in map(json.loads, path.read_text().splitlines()):
-            if sample["filter"] == (strainer or "none"):
-                answers = sample["filtered_resps"]
-                values = (
-                    {"answer": answers[0]}
-                    if isinstance(answers[0], str)
-                    else {"log_likelihoods": [float(answer[0]) for answer in answers]}
-                )
-                found[ids[name][sample["doc_id"]]] = {"right": bool(sample[metric]), **values}
-    return found
+            if sample["filter"] == strainer:
+                text = written_text(sample)
+                nats = [] if text else [float(answer[0]) for answer in sample["filtered_resps"]]
+                line = text or {"log_likelihoods": nats}
+                items[ids[name][sample["doc_id"]]] = {"right": bool(sample[metric]), **line}
+    return items
 
 
 def compare_items(ours: list[Row], theirs: dict[str, Row]) -> Row:
-    """How many items are equal: right alike, the same text, log-likelihoods within TOLERANCE."""
+    """How many items are equal: right alike, the same text written, log-likelihoods within TOLERANCE."""
     if {row["id"] for row in ours} != set(theirs):
         raise SystemExit("the two did not answer the same rows")
     apart = [
@@ -123,34 +198,63 @@ def compare_items(ours: list[Row], theirs: dict[str, Row]) -> Row:
         for row in ours
         if "log_likelihoods" in row
     ]
+    texts = [row for row in ours if "text" in row]
     return {
         "items": len(ours),
         "accuracy": sum(row["right"] for row in ours) / len(ours),
         "right_alike": sum(row["right"] == theirs[row["id"]]["right"] for row in ours),
-        "texts_equal": sum(row.get("answer") == theirs[row["id"]].get("answer") for row in ours if "answer" in row),
-        "likelihoods_equal": sum(value <= TOLERANCE for value in apart),
-        "largest_difference_nats": max(apart, default=None),
+        **(
+            {"likelihoods_equal": sum(value <= TOLERANCE for value in apart), "largest_difference_nats": max(apart)}
+            if apart
+            else {}
+        ),
+        **({"texts_equal": sum(row["text"] == theirs[row["id"]]["text"] for row in texts)} if texts else {}),
     }
 
 
-def compare_task(args: argparse.Namespace, task: str, folder: Path) -> Row:
-    """One task by both, one after the other."""
-    staged, definitions, logged = folder / "staged", folder / "definitions", folder / "logged"
-    definitions.mkdir(parents=True)
-    stage_rows(args.data, [task], args.rows, staged)
-    ids = write_definitions(task, staged, definitions)
-    ours = [sys.executable, "-m", "benchmarks.public_tasks", args.folder, "--precision", args.precision, "--batch-size",
-            str(args.batch_size), "--ask", task, "--staged", str(staged), "--out", str(folder / "ours.json")]  # fmt: skip
+def harness_arguments(args: argparse.Namespace, task: str, names: Iterable[str], folder: Path) -> list[str]:
+    """The options of the harness's command line for a task. names: those of its definitions. folder: the task's."""
     dtype = {"fp32": "float32", "bf16": "bfloat16"}[args.precision]
-    theirs = [sys.executable, "-m", "lm_eval", "run", "--model", "hf", "--model_args", f"pretrained={args.folder},dtype={dtype}", "--tasks",
-              ",".join(ids), "--include_path", str(definitions), "--batch_size", str(args.batch_size), "--device", "cpu", "--log_samples",
-              "--output_path", str(logged)]  # fmt: skip
-    seconds = {"ours": cpu_seconds(ours, args.threads), "lm_eval": cpu_seconds(theirs, args.threads)}
-    result = compare_items(json.loads((folder / "ours.json").read_text()), harness_items(task, ids, logged))
-    return {**result, "cpu_seconds": seconds, "times_as_fast": seconds["lm_eval"] / seconds["ours"]}
+    unsafe = ["--confirm_run_unsafe_code"] if PRESETS[task].runs_code else []
+    return ["run", "--model", "hf", "--model_args", f"pretrained={args.folder},dtype={dtype}", "--tasks", ",".join(names), "--include_path",
+            str(folder / "definitions"), "--batch_size", str(args.batch_size), "--device", "cpu", "--log_samples", "--output_path",
+            str(folder / "logged"), *unsafe]  # fmt: skip
 
 
-def main() -> int:
+def compare_tasks(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Row]]:
+    """(task, its comparison): all by ours first, in one process, then all by the harness in another."""
+    ids = {}
+    for task in args.tasks:
+        (folder / task / "definitions").mkdir(parents=True)
+        stage_rows(args.data, [task], args.rows, folder / task / "staged")
+        ids[task] = write_definitions(task, folder / task / "staged", folder / task / "definitions")
+    options = {task: harness_arguments(args, task, names, folder / task) for task, names in ids.items()}
+    here = [sys.executable, "-m", "benchmarks.public_tasks", args.folder, "--out", str(folder)]
+    ours = [*here, "--ask", "--tasks", *args.tasks, "--precision", args.precision, "--batch-size", str(args.batch_size)]
+    theirs = [*here, "--harness", json.dumps(options)]
+    if code_presets(args.tasks):
+        shutil.copytree(args.code_eval, folder / "code_eval")  # taken for the hub's, as it is in the working directory
+        places = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", str(folder), str(folder)]
+        theirs = ["bwrap", "--unshare-all", "--die-with-parent", *places, "--chdir", str(folder), *theirs]
+    run_offline(ours, args.threads, folder)
+    run_offline(theirs, args.threads, folder)
+    for task, names in ids.items():
+        answered = json.loads((folder / task / "ours.json").read_text())
+        seconds = {"ours": answered["seconds"], "lm_eval": json.loads((folder / task / "theirs.json").read_text())}
+        yield (
+            task,
+            {
+                "rows": args.rows,
+                **compare_items(answered["rows"], harness_items(task, names, folder / task / "logged")),
+                "cpu_seconds": seconds,
+                "times_as_fast": {
+                    part: seconds["lm_eval"][part] / seconds["ours"][part] for part in ("whole", "answers")
+                },
+            },
+        )
+
+
+def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="a model of transformers")
     parser.add_argument("data", nargs="*", help="folders, archives and files of evaluate.public.data")
@@ -160,21 +264,31 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--ask", help=argparse.SUPPRESS)
-    parser.add_argument("--staged", type=Path, help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    parser.add_argument(
+        "--code-eval", type=Path, help="a copy of metrics/code_eval of Hugging Face's evaluate, for HumanEval"
+    )
+    parser.add_argument("--ask", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--harness", type=json.loads, help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
     if args.ask:
-        ask_ours(args.folder, args.precision, args.ask, args.staged, args.out, args.batch_size)
+        ask_ours(args.folder, args.precision, args.tasks, args.out, args.batch_size)
         return 0
+    if args.harness:
+        ask_harness(args.harness, args.out)
+        return 0
+    if code_presets(args.tasks) and not args.code_eval:
+        parser.error("HumanEval needs --code-eval")
     results: Row = {
-        "model": Path(args.folder).name, "rows": args.rows, "precision": args.precision, "threads": args.threads,
-        "batch_size": args.batch_size, "processor": processor(), "versions": versions("torch", "transformers", "lm_eval"), "tasks": {},
+        "model": Path(args.folder).name, "precision": args.precision, "threads": args.threads, "batch_size": args.batch_size,
+        "processor": processor(), "versions": versions("torch", "transformers", "lm_eval"), "tasks": {},
     }  # fmt: skip
-    for task in args.tasks:
-        with tempfile.TemporaryDirectory() as folder:
-            results["tasks"][task] = compare_task(args, task, Path(folder))
-        write_atomically(args.out, pretty_json(results))
-        print(task, json.dumps(results["tasks"][task]), flush=True)
+    if args.out.exists():  # of the same machine: other tasks, other rows
+        results["tasks"] = json.loads(args.out.read_text())["tasks"]
+    with tempfile.TemporaryDirectory() as folder:
+        for task, comparison in compare_tasks(args, Path(folder)):
+            results["tasks"][task] = comparison
+            print(task, json.dumps(comparison), flush=True)
+    write_atomically(args.out, pretty_json(results))
     return 0
 
 

@@ -142,7 +142,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
     from crawl2llm.formats import language_identifier
     from crawl2llm.stages.align import rewards
     from crawl2llm.stages.crawl import document as pydoc
-    from crawl2llm.stages.evaluate import overlap
+    from crawl2llm.stages.evaluate import code_answers, overlap
     from crawl2llm.stages.ingest import charsets, extractors, head, http, indexes, licences, markup, tags, text, warc
     from crawl2llm.stages.ingest import settings as ingest_settings
     from crawl2llm.stages.report import excerpts, samples
@@ -202,6 +202,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
         "crawl2llm.text.signatures.compute_signals": lambda t: signatures.compute_signals([t], 5, hasher),
         "crawl2llm.core.judging.fill_prompt": lambda t: judging.fill_prompt(t, t, "{answer}", t),
         "crawl2llm.core.judging.parse_score": lambda t: judging.parse_score(t, 0, 10),
+        "crawl2llm.stages.evaluate.code_answers.program_of": lambda t: code_answers.program_of({"prompt": ""}, t, True),
         "crawl2llm.stages.evaluate.overlap.distinct_share": lambda t: overlap.distinct_share(t.split("\n"), 2),
         "crawl2llm.training.pair_patterns.bounded_text": lambda t: pair_patterns.bounded_text(t, len(t), 80),
         "crawl2llm.filters.pair_masks.Masks.__call__": lambda t: masked([t]),

@@ -47,6 +47,8 @@ PublicTask = Literal[
     "mmlu_cloze",
     "triviaqa",
     "gsm8k",
+    "humaneval",
+    "humaneval_instruct",
     "blimp",
     "core",
 ]

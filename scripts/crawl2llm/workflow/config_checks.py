@@ -15,9 +15,11 @@ from crawl2llm.core.nested_dicts import has_path, lookup
 from crawl2llm.filters.decontaminate.steps import searched_tasks
 from crawl2llm.filters.language import known_labels
 from crawl2llm.filters.quality import scorers
+from crawl2llm.formats.public_tasks.presets import code_presets
 from crawl2llm.stages.align import checks as aligning
 from crawl2llm.stages.compress import checks as quantizing
 from crawl2llm.stages.compress import gguf_support, quantize_tools
+from crawl2llm.stages.evaluate.sandbox import check_sandbox
 from crawl2llm.stages.finetune.settings import PairsSettings
 from crawl2llm.stages.pretrain.continued_checks import check_continued
 from crawl2llm.stages.pretrain.steps import MIXED_BY, source_of_model
@@ -49,6 +51,7 @@ def check_config(config: dict[str, Any], variant: str = "main") -> None:
     check_curve(config)
     check_judge(config)
     check_decontaminated(config)
+    check_sandbox(code_presets(config["evaluate"]["public"]["presets"]))
     check_tuning(config)
     gguf_support.check_exports(config)
     quantize_tools.check_methods(config)

@@ -8,7 +8,8 @@ import pytest
 
 from crawl2llm.chain.config import validate
 from crawl2llm.core.errors import InputError
-from crawl2llm.workflow.config_checks import check_published_models
+from crawl2llm.stages.evaluate.sandbox import check_sandbox
+from crawl2llm.workflow.config_checks import check_config, check_published_models
 from tests.unit.training.tiny_published import write_published
 
 
@@ -22,3 +23,12 @@ def test_a_published_model_is_no_result_of_the_step_that_removes_it(
         check_published_models(validate({"models": {"tiny": {"path": str(own)}}}))
     own.rename("tiny")
     check_published_models(validate({"models": {"tiny": {"path": "tiny"}}}))
+
+
+def test_programs_of_models_are_not_run_without_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_sandbox.cache_clear()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match=r"evaluate\.public\.presets has 'humaneval', .* has no bwrap: install it"):
+        check_config(
+            validate({"evaluate": {"public": {"presets": ["humaneval"]}}, "decontaminate": {"index": {"tasks": []}}})
+        )

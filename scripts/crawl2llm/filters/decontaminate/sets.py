@@ -63,6 +63,8 @@ def public_question(task: str, row: Row) -> QuestionAndAnswer:
             return [row["question"]], row["choices"][row["answer"]]
         case "gsm8k":
             return [row["question"]], CALCULATED.sub("", row["answer"]).partition("####")[0]
+        case "humaneval" | "humaneval_instruct":
+            return [row["prompt"]], row["canonical_solution"]
         case "blimp":
             return [row["sentence_good"]], ""
     raise KeyError(task)

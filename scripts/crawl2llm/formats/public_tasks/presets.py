@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from crawl2llm.formats.public_tasks.task_files import (
     place_in,
 )
 
-SUM, PER_CHARACTER = "acc", "acc_norm"
+SUM, PER_CHARACTER, PASS = "acc", "acc_norm", "pass@1"
 LETTERS = "ABCDEFGHIJ"
 
 
@@ -45,6 +45,7 @@ class Preset:
 
     headline: the metric that `accuracy` is, with the filter's name where it has one. shots: examples before each item, as published.
     in_several_files: rows are in several files. hub: the split of the data set on the hub that the items are of, and that of the examples.
+    runs_code: answers are programs, which are right if they pass their tests.
     """
 
     definition: str
@@ -57,6 +58,7 @@ class Preset:
     in_several_files: bool = False
     hub: tuple[str, str] = ("validation", "")
     configs: tuple[str, ...] = field(default=())  # of the hub's data set, where the definition's own is not all
+    runs_code: bool = False
 
 
 def query_layout(prefix: str, name: str) -> Layout:
@@ -125,6 +127,13 @@ ALIASES = (
     "{aliases: [texts]}",
     lambda value, row: isinstance(value, dict) and TEXTS[1](value.get("aliases"), row),
 )
+HUMANEVAL: Columns = {
+    "prompt": FILLED,
+    "canonical_solution": TEXT,
+    "test": ("text that defines check", lambda value, row: "def check(" in value),
+    "entry_point": ("the name of a function", lambda value, row: value.isidentifier()),
+}
+PROGRAMS = Layout(HUMANEVAL, lambda row: {key: row[key] for key in HUMANEVAL})
 ARC = (LABELED_QUESTION, query_layout("Question: ", "question"))
 SENTENCE_PAIR: Columns = {"sentence_good": FILLED, "sentence_bad": FILLED}
 
@@ -205,11 +214,22 @@ PRESETS: dict[str, Preset] = {
          Layout({"context": FILLED, "chain_of_thought": FILLED, "answer": FILLED}, _gsm8k_row)),
         "exact_match,strict-match", shots=5, shot_files=("gsm8k_train",), hub=("test", "train"),
     ),
+    **{
+        name: Preset(
+            f"humaneval/{name}.yaml", ("humaneval_test", "HumanEval", "human_eval"), (PROGRAMS,), PASS, hub=("test", ""), runs_code=True
+        )
+        for name in ("humaneval", "humaneval_instruct")
+    },
     "blimp": Preset(
         "blimp/{}.yaml", ("blimp",), (Layout({**SENTENCE_PAIR, "UID": FILLED}),),
         part="UID", in_several_files=True, hub=("train", ""),
     ),
 }  # fmt: skip
+
+
+def code_presets(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of some tasks whose answers are programs."""
+    return tuple(name for name in names if name in PRESETS and PRESETS[name].runs_code)
 
 
 def definitions_folder() -> Path:

@@ -9,7 +9,7 @@ import argparse
 import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from crawl2llm.core import free_memory
 from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, write_atomically
 from crawl2llm.formats.public_tasks import core
-from crawl2llm.formats.public_tasks.presets import PRESETS, definitions_folder
-from crawl2llm.stages.evaluate import harness, scores
+from crawl2llm.formats.public_tasks.presets import PASS, PRESETS, code_presets, definitions_folder
+from crawl2llm.stages.evaluate import code_answers, harness, scores
+from crawl2llm.stages.evaluate.sandbox import check_sandbox
 from crawl2llm.stages.evaluate.scores import BITS_PER_BYTE, Outcome
 from crawl2llm.stages.evaluate.settings import PublicSettings
 from crawl2llm.stages.evaluate.truncation import BoundedScorer, Place
@@ -30,6 +31,7 @@ from crawl2llm.training import memory, quantized_weights
 from crawl2llm.training.model_loading import context_of, load_model, verify_weights
 
 CORE = "core"
+ANSWER_TOKENS = 256  # of lm-eval, where a definition says nothing
 Row = dict[str, Any]
 
 
@@ -38,12 +40,17 @@ def staged_rows(manifest: Manifest, name: str) -> list[Row]:
     return manifest.rows(name) if name in manifest.files else []
 
 
-def task_definition(name: str, part: str, rows: list[Row], shots: list[Row], answer_tokens: int) -> dict[str, Any]:
-    """The harness's definition of a preset (or a part of it), over `rows`, with examples from `shots`; all else is as it stands there."""
+def task_definition(
+    name: str, part: str, rows: list[Row], shots: list[Row], answer_tokens: Callable[[int], int]
+) -> dict[str, Any]:
+    """The harness's definition of a preset (or a part of it), over `rows`, with examples from `shots`; all else is as it stands there.
+
+    answer_tokens: how many tokens an answer may have of those that the definition wants. Where answers are programs the harness runs none.
+    """
     from lm_eval.tasks._yaml_loader import load_yaml
 
     preset = PRESETS[name]
-    fields = load_yaml(definitions_folder() / preset.definition.format(part))
+    fields = load_yaml(definitions_folder() / preset.definition.format(part), resolve_func=not preset.runs_code)
 
     def build_dataset(**_: Any) -> Any:
         from datasets import Dataset
@@ -57,7 +64,11 @@ def task_definition(name: str, part: str, rows: list[Row], shots: list[Row], ans
     if shots:
         overrides["fewshot_split"] = "shots"
     if fields["output_type"] == "generate_until":
-        overrides["generation_kwargs"] = {**fields.get("generation_kwargs", {}), "max_gen_toks": answer_tokens}
+        options = fields.get("generation_kwargs", {})
+        most = answer_tokens(options.get("max_gen_toks", ANSWER_TOKENS))
+        overrides["generation_kwargs"] = {**options, "max_gen_toks": most}
+    if preset.runs_code:
+        overrides |= {"unsafe_code": False, "filter_list": None, "metric_list": [{"metric": "bypass"}]}
     return {**fields, **overrides}
 
 
@@ -93,6 +104,7 @@ def item_outcome(name: str, part: str, item: Row, place: Place, sample: Row, bou
     line: Row = {"part": part} if part else {}
     if isinstance(answers[0], str):
         chance, line["answer"] = 0.0, answers[0]
+        line |= {"failed": sample["failed"]} if "failed" in sample else {}
     else:
         nats = [float(answer[0]) for answer in answers]
         scores.check_finite(name, item["id"], nats)
@@ -106,9 +118,29 @@ def item_outcome(name: str, part: str, item: Row, place: Place, sample: Row, bou
         chance,
         line,
         other_metrics,
-        cut=any(bounded.is_cut(place, arguments[0], answers[0]) for arguments in sample["arguments"]),
+        cut=any(bounded.is_cut(place, *arguments) for arguments in sample["arguments"]),
         left_out=place in bounded.left_out_places,
     )
+
+
+def judge_samples(
+    name: str, samples: Sequence[tuple[str, Row, Place, Row]], bounded: BoundedScorer, threads: int
+) -> list[Outcome]:
+    """What a model reached on each item of a preset. threads: programs that run at once, where answers are some.
+
+    The sample of a program gets the verdict of its tests: the metric, and `failed`, the name of what did.
+    """
+    if not PRESETS[name].runs_code:
+        return [item_outcome(name, *sample, bounded) for sample in samples]
+    programs = [
+        (item["row"], code_answers.program_of(item["row"], sample["filtered_resps"][0], name.endswith("_instruct")))
+        for _, item, _, sample in samples
+    ]
+    verdicts = code_answers.judge_programs(name, programs, threads)
+    return [
+        item_outcome(name, part, item, place, {**sample, PASS: verdict["right"], "failed": verdict["error"]}, bounded)
+        for (part, item, place, sample), verdict in zip(samples, verdicts, strict=True)
+    ]
 
 
 def right_answer_bits(sample: Row, nats: list[float]) -> float:
@@ -172,6 +204,7 @@ def body(args: argparse.Namespace, settings: PublicSettings, manifest: Manifest)
 
     torch.set_num_threads(settings.threads)
     name, stage = task_of(args.manifest), Manifest.read(args.staged)
+    check_sandbox(code_presets(stage.summary["presets"]))
     _, folder = verify_weights(args.model)
     memory_before = free_memory.available_bytes()
     if name == UNTRAINED:
@@ -201,8 +234,8 @@ def body(args: argparse.Namespace, settings: PublicSettings, manifest: Manifest)
         for preset in stage.summary["presets"]:
             if preset != CORE:
                 log.info("lm-evaluation-harness: %s", preset)
-                samples = preset_samples(lm, bounded, preset, stage, settings.seed)
-                record_outcomes(preset, [item_outcome(preset, *sample, bounded) for sample in samples])
+                samples = list(preset_samples(lm, bounded, preset, stage, settings.seed))
+                record_outcomes(preset, judge_samples(preset, samples, bounded, settings.threads))
     lm._loglikelihood_tokens = bounded.inner
     core_summary = stage.summary["presets"].get(CORE)
     for task in core_summary["tasks"] if core_summary else ():

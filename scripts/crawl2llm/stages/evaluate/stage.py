@@ -23,6 +23,7 @@ from crawl2llm.formats.public_tasks import core, hub, presets
 from crawl2llm.formats.public_tasks.presets import PRESETS, Preset
 from crawl2llm.formats.public_tasks.rows import CORE, row_ids, rows_in_layout, usable_files
 from crawl2llm.formats.public_tasks.task_files import KEY, Row, TaskFiles, check_row, numbered_rows
+from crawl2llm.stages.evaluate.sandbox import check_sandbox
 from crawl2llm.stages.evaluate.settings import StageSettings
 
 
@@ -148,6 +149,7 @@ def write_rows(path: Path, rows: list[Row]) -> Path:
 
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     preset_names = settings.presets
+    check_sandbox(presets.code_presets(preset_names))  # as early as the data, and on a node
     task_presets = [PRESETS[name] for name in preset_names if name != CORE]
     file_names = [name for preset in task_presets for name in (*presets.item_file_names(preset), *preset.shot_files)]
     file_names += [file for name in core.TASKS for file in core.file_names(name)] if CORE in preset_names else []

@@ -40,9 +40,6 @@ class BoundedScorer:
         self.max_length, self.inner, self.eos = int(lm.max_length), lm._loglikelihood_tokens, int(lm.eot_token_id)
         self.cut_places, self.joined_places, self.left_out_places = set[Place](), set[Place](), set[Place]()
         self.lm, self.strict = lm, strict
-        self.answer_tokens = min(
-            256, self.max_length // 2
-        )  # tokens of an answer; lm-eval's own 256 would leave a short context no room
         self.encode = lm.tok_encode
         lm._loglikelihood_tokens = self
         lm.generate_until = partial(self.generate_answers, lm, lm.generate_until, lm._model_generate)
@@ -84,19 +81,29 @@ class BoundedScorer:
         return self.inner(fitting, **options)
 
     def generate_answers(self, lm: Any, inner: Any, step: Any, requests: list[Any], **_: Any) -> Any:
-        """lm-eval's own generation, with the project's progress lines."""
+        """What lm-eval's own generation gives, with the project's progress lines; plain greedy answers by a loop of our own."""
+        from crawl2llm.stages.evaluate import greedy_answers
+
         progress = Progress(len(requests), "answers generated")
 
-        def generate_counted(context: Any, *args: Any, **options: Any) -> Any:
-            output = step(context, *args, **options)
+        def generate_counted(context: Any, max_length: int, stop: list[str], **options: Any) -> Any:
+            if greedy_answers.is_plain(lm.model, options):
+                mask = options["attention_mask"]
+                output = greedy_answers.write_answers(lm.model, lm.tokenizer, context, mask, max_length, stop)
+            else:
+                output = step(context, max_length=max_length, stop=stop, **options)
             progress.add(len(context))
             return output
 
         lm._model_generate = generate_counted
         return inner(requests, disable_tqdm=True)
 
-    def is_cut(self, place: Place, prompt: str, answer: Any) -> bool:
-        """Whether the text of a request was longer than the context. answer: what the model wrote after `prompt`, or its score."""
-        if isinstance(answer, str):
-            return len(self.encode(prompt)) > self.max_length - self.answer_tokens
+    def answer_tokens(self, wanted: int) -> int:
+        """Most tokens of an answer of which a task's definition wants so many: at most half of a context, which else had no room for it."""
+        return min(wanted, self.max_length // 2)
+
+    def is_cut(self, place: Place, prompt: str, options: Any) -> bool:
+        """Whether the text of a request was longer than the context. options: of an answer that is generated; else the choice."""
+        if isinstance(options, dict):
+            return len(self.encode(prompt)) > self.max_length - int(options["max_gen_toks"])
         return place in self.cut_places

@@ -17,6 +17,7 @@ TITLES = {
     "hellaswag": "HellaSwag", "arc_easy": "ARC easy", "arc_challenge": "ARC challenge", "piqa": "PIQA", "winogrande": "WinoGrande",
     "lambada": "LAMBADA", "boolq": "BoolQ", "openbookqa": "OpenBookQA", "copa": "COPA", "commonsense_qa": "CommonsenseQA", "sciq": "SciQ",
     "siqa": "Social IQa", "mmlu": "MMLU", "mmlu_cloze": "MMLU cloze", "triviaqa": "TriviaQA", "gsm8k": "GSM8K", "blimp": "BLiMP",
+    "humaneval": "HumanEval", "humaneval_instruct": "HumanEval, instructed",
 }  # fmt: skip
 
 

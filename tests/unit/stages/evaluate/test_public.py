@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -203,7 +204,7 @@ def test_examples_stand_before_the_question_as_the_harness_lays_them_out(tmp_pat
     from lm_eval.api.task import ConfigurableTask
 
     row = {"subject": "astronomy", "question": "Which?", "choices": ["Io", "Mars", "Sun", "Moon"], "answer": 1}
-    made = public.task_definition("mmlu", "astronomy", [row], [{**row, "answer": 2}] * 5, 32)
+    made = public.task_definition("mmlu", "astronomy", [row], [{**row, "answer": 2}] * 5, int)
     task = ConfigurableTask(config=made)
     text = "Which?\nA. Io\nB. Mars\nC. Sun\nD. Moon\nAnswer:"
     head = "The following are multiple choice questions (with answers) about astronomy.\n\n"
@@ -219,6 +220,36 @@ def test_gsm8k_is_generated_and_read(inputs: dict[str, list[Path]], tmp_path: Pa
     save(tmp_path / "gsm8k_train.jsonl", rows[3:])
     found = asked(inputs, staged(tmp_path, tmp_path, ["gsm8k"]), tmp_path / "out")["tasks"]["gsm8k"]
     assert (found["items"], found["chance"], found["accuracy"], found["cut_to_context"]) == (3, 0.0, 0.0, 3)
+
+
+def test_humaneval_is_written_and_run(inputs: dict[str, list[Path]], tmp_path: Path) -> None:
+    if not shutil.which("bwrap"):
+        pytest.skip("bubblewrap is not installed")
+    row = {
+        "prompt": 'def one():\n    """The number one."""\n', "canonical_solution": "    return 1\n", "entry_point": "one",
+        "test": "def check(candidate):\n    assert candidate() == 1\n",
+    }  # fmt: skip
+    save(tmp_path / "human_eval.jsonl", [{**row, "task_id": "a"}, {**row, "prompt": "return = 1\n" + row["prompt"]}])
+    names = ["humaneval", "humaneval_instruct"]
+    made = staged(tmp_path, tmp_path, names)
+    with pytest.raises(AssertionError):  # the second prompt is no Python, so that its tests cannot run
+        asked(inputs, made, tmp_path / "out")
+    save(tmp_path / "human_eval.jsonl", [row])
+    found = asked(inputs, staged(tmp_path, tmp_path, names), tmp_path / "out")["tasks"]
+    lines = [json.loads(line) for line in (tmp_path / "out/base.items.jsonl").read_text().splitlines()]
+    assert [line["task"] for line in lines] == names and all(line["failed"] for line in lines)
+    assert all(found[name]["accuracy"] == found[name]["chance"] == 0.0 for name in names)
+    sample = {"arguments": [("", {"max_gen_toks": 8})]}
+    bounded = public.BoundedScorer(
+        public.harness.language_model(*load_model(inputs["model"][0].parent / "model"), context=64, batch_size=1)
+    )
+    answers = ["    return 1\n", "    return 2\n", "    return 1\n```\nIt returns one."]
+    for name, right in (("humaneval", [True, False, False]), ("humaneval_instruct", [True, False, True])):
+        samples = [
+            ("", {"id": answer, "row": row}, ("a", 0), {**sample, "filtered_resps": [answer]}) for answer in answers
+        ]
+        outcomes = public.judge_samples(name, samples, bounded, 2)
+        assert [outcome.right for outcome in outcomes] == right
 
 
 def test_limit_is_by_hash_and_not_by_place() -> None:
@@ -317,7 +348,7 @@ def test_real_data(tmp_path: Path) -> None:
     assert rows == {
         "hellaswag": 1000, "arc_easy": 2376, "arc_challenge": 1172, "piqa": 1838, "winogrande": 1267, "lambada": 5153, "boolq": 3270,
         "openbookqa": 500, "copa": 100, "commonsense_qa": 1221, "sciq": 1000, "siqa": 1954, "mmlu": 14042, "mmlu_cloze": 14042,
-        "triviaqa": 3000, "gsm8k": 1319,
+        "triviaqa": 3000, "gsm8k": 1319, "humaneval": 164, "humaneval_instruct": 164,
     }  # fmt: skip
     assert found["core"]["missing"] == ["squad", "coqa", "bigbench_language_identification"]
     # What HellaSwag's definition makes of a row that was rebuilt is the question as it was given.
