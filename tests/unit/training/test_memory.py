@@ -88,7 +88,9 @@ def test_a_loaded_model_is_weighed_for_evaluation() -> None:
     memory.check_loaded("evaluation", model, (16, 256), 1_000_000_000, ["lower it"])
     with pytest.raises(InputError, match=r"evaluation needs about 2\.\d GB, .* logits 1\.6 GB\); lower it"):
         memory.check_loaded("evaluation", model, (256, 256), 1_000_000_000, ["lower it"])
-    memory.check_loaded("evaluation", model, (256, 256), 2_000_000_000, ["lower it"])  # whose logits are there in pieces
+    memory.check_loaded(
+        "evaluation", model, (256, 256), 2_000_000_000, ["lower it"]
+    )  # whose logits are there in pieces
     with pytest.raises(InputError, match=r"activations 2\.6 GB, logits 1\.6 GB\)"):
         memory.check_loaded("evaluation", model, (256, 2_000_000), 2_000_000_000, ["lower it"])
 

@@ -85,7 +85,7 @@ def weight_copies(shape: Shape, adapter: Adapter, how: Training) -> tuple[int, i
 
 
 def passing_layers(shape: Shape, how: Training) -> int:
-    """How many layers' copies of weights are there while the last layer's backward pass runs: those whose graph is, or that are gathered."""
+    """Of how many layers there are copies of weights while the last layer's backward pass runs: their graph's, or gathered ones."""
     is_one = how.zero_stage == 3 or (how.recomputed and not how.zero_stage)
     return 1 if is_one else shape.layers
 
@@ -98,7 +98,9 @@ def passing_bytes(shape: Shape, adapter: Adapter, how: Training) -> int:
     """
     low, cast, tokens = how.number_bytes, how.casts, how.micro_batch * shape.context
     if adapter.four_bits:
-        return 2 * low * tokens * shape.intermediate // (1 + cast) + (4 + low * cast) * shape.hidden * shape.intermediate
+        return (
+            2 * low * tokens * shape.intermediate // (1 + cast) + (4 + low * cast) * shape.hidden * shape.intermediate
+        )
     if not cast:
         return 2 * low * tokens * shape.intermediate
     return tokens * (6 * shape.intermediate + (10 if how.recomputed else 4) * shape.hidden)
@@ -137,7 +139,10 @@ def step_moments(shape: Shape, adapter: Adapter, how: Training) -> list[dict[str
     # No layer but the last has a gradient yet; the one that is computed again has its input among what is kept.
     of_layer = 1 if how.recomputed else number
     last = base | {
-        "weights": base["weights"] + copied_layers * layer + trained * of_layer // number + (head if how.zero_stage else 0),
+        "weights": base["weights"]
+        + copied_layers * layer
+        + trained * of_layer // number
+        + (head if how.zero_stage else 0),
         "gradients": gradients if how.accumulated else gradients // number,
         "activations": kept + stream + (whole_layer - stream if how.recomputed else 0),
         "buffers": passing_bytes(shape, adapter, how),
