@@ -35,7 +35,7 @@ def config(folder: Path, more: dict[str, Any] | None = None, **entry: Any) -> di
         (
             {},
             {"evaluate": {"model": {"context": 50_000}}},
-            r"evaluate\.model\.context is 50,000; the context of models\.root is 40,960 tokens",
+            r"evaluate\.model\.context is 50,000; the context of models\.root is 40,960 tokens, by its config\.json",
         ),
         (
             {"step": "compress.prune", "retrain_tokens": 10**6, "batch_tokens": 8192},

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from crawl2llm.training.published import gguf_architectures, gguf_tokenizer
+from crawl2llm.training.published import gguf_architectures, gguf_tokenizer, weight_names
 from crawl2llm.training.published.gguf_file import read_header
 from crawl2llm.training.published.model_files import CONFIG, is_gguf, read_json, safetensors_entries, weight_files
 
@@ -60,4 +60,7 @@ def read_sizes(source: Path, where: str) -> PublishedSizes:
     shapes: dict[str, list[int]] = {}
     for file in weight_files(source, where):
         shapes |= {name: entry["shape"] for name, entry in safetensors_entries(file, where)[0].items()}
-    return PublishedSizes({**config, **config.get("text_config", {})}, shapes)
+    names = weight_names.renamed(shapes)
+    return PublishedSizes(
+        {**config, **config.get("text_config", {})}, {new: shapes[name] for name, new in names.items()}
+    )
