@@ -34,6 +34,9 @@ GPUS = {  # what each config is for
     "configs/chat-small.yaml": "h100",
     "configs/talk-cpu.yaml": ON_A_LAPTOP,
     "configs/tune-published.yaml": ON_A_LAPTOP,
+    "configs/tune-1b-full.yaml": "h100",
+    "configs/tune-8b-lora.yaml": "h100",
+    "configs/tune-8b-qlora.yaml": "h100",
 }
 NO_TRAINING = Path("/nonexistent")  # no training was measured: the table is the same on every machine
 FREE_BYTES = 8e9  # bytes that a laptop has free, for configs without a GPU

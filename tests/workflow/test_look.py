@@ -16,6 +16,7 @@ from benchmarks.dry_run import imported, prepared
 from crawl2llm.commands.plan import dryrun
 from crawl2llm.commands.plan.reasons import reasons_by_rule
 from crawl2llm.core.console import format_duration
+from tests.unit.training.header_published import SHAPES, write_headers
 from tests.unit.training.tiny_published import write_published
 from tests.workflow import forked
 from tests.workflow.conftest import ROOT, TINY, command, environment, run
@@ -238,7 +239,9 @@ def test_configs_plan(tmp_path: Path, path: Path, profile: str) -> None:
             target.write_text("")
     for entry in tree.get("models", {}).values():
         if "path" in (entry or {}):
-            write_published(tmp_path / entry["path"].replace("{data}", "data"))
+            folder = tmp_path / entry["path"].replace("{data}", "data")
+            size = next((size for size in SHAPES if folder.name.endswith(f"-{size}")), None)
+            write_headers(folder, size) if size else write_published(folder)
     done = snakemake("--configfile", str(path), "--config", f"data={tmp_path / 'data'}", "--dry-run", "--quiet", "rules",
                      profile=profile, folder=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -134,6 +134,7 @@ PLUMBING = {
     "scripts/crawl2llm/training/processes.py": "watches the processes of a training and passes signals on",
     "scripts/crawl2llm/training/published/checks.py": "refuses what is no whole published model",
     "scripts/crawl2llm/training/published/hub.py": "fetches a published model, whose files are in the fingerprint",
+    "scripts/crawl2llm/training/published/sizes.py": "reads the size of a published model, for plans and refusals",
     "scripts/crawl2llm/training/published/tool.py": "makes a published model for tests",
     "scripts/crawl2llm/training/program.py": "runs a training's program in each of its processes",
     "scripts/crawl2llm/training/prometheus.py": "shows metrics while a training runs",

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import model_registry, steps
-from crawl2llm.chain.settings_registry import settings_class
-from crawl2llm.commands.plan import training
+from crawl2llm.commands.plan import training, tuning
 from crawl2llm.commands.plan.last_run import LastRun
 from crawl2llm.core.errors import InputError
-from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.slurm import queue
 from crawl2llm.slurm.needs import Need
-from crawl2llm.stages.align.settings import RewardEntry
 from crawl2llm.training import gpus, parallel, resource_plan
 from crawl2llm.training import memory as estimate
-from crawl2llm.training.engine_settings import EngineSettings
-from crawl2llm.training.estimate.shape import with_value_model
 from crawl2llm.training.float8 import check_precision
 from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
 
@@ -131,43 +124,31 @@ def tuning_problems(needs: list[Need], configs: dict[str, dict[str, Any]], folde
             continue
         for variant, config in configs.items():
             of_variant = "" if variant == "main" else f" of {variant}"
-            try:
-                gpu = gpus.training_gpu(
-                    PlanSettings.model_validate(config["pretrain"]["plan"]), "cuda", gpus.name_in_profile(need.gres)
-                )
-                assert gpu is not None
-                shape = resource_plan.shape_of(
-                    training.plan_summary(config, *counted_tokens(LastRun(folder), variant)), "adamw"
-                )
-            except InputError as error:
-                warnings.append(f"{need.rule}{of_variant}: whether it fits its GPUs is not known: {error}")
-                continue
+            profile_gpu = gpus.name_in_profile(need.gres)
+            base = None
             for model in model_registry.models_made_by(config, tune):
-                section, label = model_registry.section(config, tune, model), f"{need.rule} {model}{of_variant}"
-                settings: Any = settings_class(tune).model_validate(section)
-                engine_settings = EngineSettings.of_tuning(settings)
-                processes = settings.processes * settings.nodes
-                draws = tune == model_registry.ALIGN_STEP and settings.method not in model_registry.BY_PREFERENCE
-                has_pairs = tune == model_registry.REWARD_STEP or (
-                    tune == model_registry.ALIGN_STEP and settings.method == "dpo"
-                )
-                sequences = 2 if has_pairs else 1
-                number = settings.batch_size * (settings.generations if draws else 1)
-                # Engines keep the reference of answers that are drawn in the place of a mean (stages/align/online.py).
-                if draws and settings.adapter == "none":
-                    engine_settings = replace(engine_settings, ema=0.5)
-                at = estimate.Placement(
-                    micro_batch=sequences * min(settings.micro_batch, math.ceil(number / processes)),
-                    processes=processes,
-                    activation_checkpointing=settings.activation_checkpointing,
-                    async_checkpoints=settings.async_checkpoints,
-                    largest=sequences * number,
-                )
+                label = f"{need.rule} {model}{of_variant}"
+                try:
+                    gpu = gpus.training_gpu(
+                        PlanSettings.model_validate(config["pretrain"]["plan"]), "cuda", profile_gpu
+                    )
+                    assert gpu is not None
+                    if model_registry.is_from_published(config, model):
+                        shape = tuning.published_shape(config, model)
+                    else:
+                        base = base or resource_plan.shape_of(
+                            training.plan_summary(config, *counted_tokens(LastRun(folder), variant)), "adamw"
+                        )
+                        shape = base
+                except InputError as error:
+                    warnings.append(f"{need.rule}{of_variant}: whether it fits its GPUs is not known: {error}")
+                    break
+                planned = tuning.tuning_of(config, tune, model, shape)
                 try:
                     memory_parts = estimate.fitting_memory_parts(
-                        shape_for(shape, settings, tune),
-                        engine_settings,
-                        at,
+                        planned.shape,
+                        planned.engine,
+                        planned.placement,
                         int(gpu.memory),
                         1,
                         cuda=True,
@@ -182,34 +163,3 @@ def tuning_problems(needs: list[Need], configs: dict[str, dict[str, Any]], folde
                         f"{estimate.format_bytes(gpu.memory)}. It may do all the same: the estimate is not so exact"
                     )
     return errors, warnings
-
-
-def shape_for(shape: estimate.Shape, settings: Any, step: str) -> estimate.Shape:
-    """The shape of a training with the `settings` of a step, of the base model's `shape`; see stages/align/{online,ppo}.py.
-
-    A reward model of the run has that body too; one of another run as many parameters as its manifest says.
-    """
-    tuned_shape = replace(shape, context=settings.max_length)
-    if step == model_registry.REWARD_STEP:
-        return replace(tuned_shape, vocabulary=1)
-    if step != model_registry.ALIGN_STEP or settings.method in model_registry.BY_PREFERENCE:
-        return tuned_shape
-    body = with_value_model(shape).value_parameters
-    judges = [entry for entry in settings.rewards if entry.reward == "model"]
-    tuned_shape = replace(
-        tuned_shape,
-        cached_layers=shape.layers,
-        drawn_rows=settings.answers_at_once,
-        reward_parameters=sum(reward_parameters(judge, body) for judge in judges),
-    )
-    return with_value_model(tuned_shape) if settings.method == model_registry.PPO else tuned_shape
-
-
-def reward_parameters(entry: RewardEntry, body: int) -> int:
-    """Parameters of the reward model of an entry of rewards. body: those of one of the run."""
-    if entry.manifest is None:
-        return body
-    try:
-        return int(Manifest.read_unchecked(Path(entry.manifest)).summary.get("parameters", body))
-    except ManifestError:  # which the check of the config names
-        return body

@@ -14,6 +14,7 @@ from crawl2llm.training.estimate.shape import Shape
 SECTION = "pretrain.train"
 # Keys of pretrain.train that a placement says, too.
 PLACEMENT_KEYS = ("micro_batch", "activation_checkpointing", "selective_checkpointing", "async_checkpoints")
+ADAPTED = ("finetune.train", "align.train")  # sections with a key `adapter`
 LOSS_CHUNK = 1024  # tokens; what is proposed as loss_chunk
 
 
@@ -80,6 +81,15 @@ def changes_that_fit(
                 f"set {where}.loss_chunk to {LOSS_CHUNK}, which trains again", total_bytes(loss_chunk=LOSS_CHUNK)
             )
         )
+    smaller_adapters = (
+        {"none": ("lora", "qlora"), "lora": ("qlora",)}.get(settings.adapter, ()) if where in ADAPTED else ()
+    )
+    for adapter in smaller_adapters:
+        changed = {"adapter": adapter, "engine": "torch", "zero_stage": 0}
+        if fits(**changed):
+            words = f"set {where}.adapter to {adapter} (engine torch, zero_stage 0), which trains again"
+            suggestions.append(change_text(words, total_bytes(**changed)))
+            break
     waits = {"async_checkpoints": False}
     if placement.async_checkpoints and fits(**waits):
         suggestions.append(change_text(f"set {where}.async_checkpoints to false", total_bytes(**waits)))

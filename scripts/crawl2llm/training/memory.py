@@ -10,19 +10,18 @@ from typing import Any
 from crawl2llm.core.errors import InputError
 from crawl2llm.training.advice import changes_that_fit
 from crawl2llm.training.engine_settings import EngineSettings
-from crawl2llm.training.estimate import deepspeed
 from crawl2llm.training.estimate.parts import Placement, format_bytes, memory_parts, offloaded_bytes, parts_text
-from crawl2llm.training.estimate.shape import CONTEXT, PROGRAM, Shape, Training
+from crawl2llm.training.estimate.shape import CONTEXT, PROGRAM, Shape, Training, validation_activations
 from crawl2llm.training.mixture import mixture_of
 
 SECTION = "pretrain.train"
 # A run is refused where it needs this many times what there is: so far may the estimate be from the peak.
 TOLERANCE = 1.15
 MACHINE = "this machine (or its control group)"
-LOGITS_AT_ONCE = (
-    2**29
-)  # bytes of the logits, in fp32, that the scoring of answers makes at once, if one row has no more
-LOGIT_BYTES = 16  # bytes for each logit of a loss of torch: itself, its logarithm and the gradients of both, in fp32
+LOGITS_AT_ONCE = 2**29  # bytes of the logits, in fp32, that an evaluation makes at once
+LOGIT_BYTES = (
+    12  # bytes for each logit of a loss without a gradient: itself, a copy of those that count, and its logarithm
+)
 
 
 def check_host(parameters: int, available: int, processes_here: int, where: str = SECTION) -> None:
@@ -141,24 +140,23 @@ def shape_of_config(config: Any, parameters: int, length: int) -> Shape:
 
 
 def check_loaded(
-    task: str,
-    model: Any,
-    batch: tuple[int, int],
-    available: int,
-    advice: list[str],
-    precision: str = "fp32",
-    in_pieces: bool = False,
+    task: str, model: Any, batch: tuple[int, int], available: int, advice: list[str], precision: str = "fp32"
 ) -> None:
     """InputError if the evaluation of a model of transformers clearly needs more than `available` bytes of this machine.
 
-    batch: sequences and their length in tokens. in_pieces: of logits there are LOGITS_AT_ONCE at once, or those of one sequence.
+    batch: sequences and their length in tokens. Those whose logits would take more than LOGITS_AT_ONCE pass one after another.
     """
-    parameters = model.num_parameters()
-    how = Training(micro_batch=batch[0], precision=precision, zero_stage=0, processes=1, bytes_per_logit=LOGIT_BYTES)
-    needed = deepspeed.peak_memory(shape_of_config(model.config, parameters, batch[1]), how)
-    needed = {name: needed[name] for name in ("program", "weights", "logits")}
-    if in_pieces:
-        needed["logits"] = min(needed["logits"], max(LOGITS_AT_ONCE * LOGIT_BYTES // 4, needed["logits"] // batch[0]))
+    parameters, (sequences, length) = model.num_parameters(), batch
+    shape = shape_of_config(model.config, parameters, length)
+    at_once = LOGITS_AT_ONCE // (4 * shape.vocabulary)  # tokens
+    rows = max(1, min(sequences, at_once // length))
+    how = Training(micro_batch=rows, precision=precision, zero_stage=0, processes=1)
+    needed = {
+        "program": PROGRAM,
+        "weights": how.number_bytes * parameters,
+        "activations": validation_activations(shape, how),
+        "logits": LOGIT_BYTES * min(rows * length, at_once) * shape.vocabulary,
+    }
     if getattr(model, "is_quantized", False):
         needed["weights"] = model.get_memory_footprint()
     if sum(needed.values()) > TOLERANCE * available:

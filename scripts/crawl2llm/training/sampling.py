@@ -24,7 +24,7 @@ Listener = Callable[[int, list[int]], bool]
 class Choice:
     """How a token is chosen, and what ends an answer.
 
-    end: the end token's id. temperature 0 takes the likeliest. top_p: of the tempered distribution, the likeliest tokens that add up to it.
+    end: the end token's id; further_ends: tokens that end an answer, too, and stand in it as `end`. temperature 0 takes the likeliest. top_p: of the tempered distribution, the likeliest tokens that add up to it.
     with_nats: whether the nats of each token by the model itself are kept.
     """
 
@@ -32,6 +32,7 @@ class Choice:
     temperature: float = 1.0
     top_p: float = 1.0
     with_nats: bool = False
+    further_ends: tuple[int, ...] = ()
 
     def pick_tokens(self, logits: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
         """A token for each row of fp32 logits [n, vocabulary] by draws [n] in [0, 1): int64 [n]."""
@@ -40,7 +41,10 @@ class Choice:
 
             nothing: Any = None  # it does not read what came before
             logits = TopPLogitsWarper(self.top_p)(nothing, logits / self.temperature) * self.temperature
-        return sample_tokens(logits, draws, self.temperature)
+        tokens = sample_tokens(logits, draws, self.temperature)
+        for end in self.further_ends:
+            tokens = tokens.where(tokens != end, self.end)
+        return tokens
 
 
 @dataclass

@@ -33,6 +33,7 @@ from crawl2llm.training.float8 import check_precision
 from crawl2llm.training.parameters import FAMILIES
 from crawl2llm.training.pretraining_settings import MixSettings, PlanSettings, TrainModel, TrainSettings
 from crawl2llm.training.published.checks import check_published
+from crawl2llm.workflow.published_checks import check_published_uses
 
 
 def check_config(config: dict[str, Any], variant: str = "main") -> None:
@@ -145,6 +146,7 @@ def check_published_models(config: dict[str, Any]) -> None:
                 "and name that"
             )
         check_published(source, key)
+    check_published_uses(config)
 
 
 def check_lengths(config: dict[str, Any]) -> None:

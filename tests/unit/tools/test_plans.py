@@ -9,11 +9,17 @@ import pytest
 import yaml
 
 from crawl2llm.chain import config
+from crawl2llm.chain.model_registry import models_made_by
+from crawl2llm.commands.plan import tuning
 from crawl2llm.training import gpus
 from crawl2llm.training.resource_plan import TIGHT
+from crawl2llm.workflow.published_checks import check_published_uses
+from tests.unit.training.header_published import write_headers
 from tools import plans
 
-GPU_CONFIGS = [path for path in plans.config_paths() if "precision: bf16" in path.read_text(encoding="utf-8")]
+BF16 = [path for path in plans.config_paths() if "precision: bf16" in path.read_text(encoding="utf-8")]
+TUNED = [path for path in BF16 if path.stem.startswith("tune-")]  # which begin with a published model
+GPU_CONFIGS = [path for path in BF16 if path not in TUNED]
 
 
 def test_the_table_is_up_to_date() -> None:
@@ -62,3 +68,18 @@ def test_every_config_for_gpus_has_the_parameters_that_its_first_line_says(path:
 def test_every_config_for_laptops_fits_one(path: Path) -> None:
     row = plans.table_cells(path)
     assert "does not fit" not in " ".join(row)
+
+
+@pytest.mark.parametrize("path", TUNED, ids=lambda path: path.stem)
+def test_every_tuning_of_a_published_model_fits_the_gpu_that_it_names(path: Path, tmp_path: Path) -> None:
+    size = path.stem.split("-")[1]
+    config_tree = config.validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    config_tree["models"]["published"]["path"] = str(write_headers(tmp_path, size))
+    config_tree["pretrain"]["plan"]["gpu"] = plans.gpu_of(path)
+    check_published_uses(config_tree)
+    assert "one H100 of 80 GB" in path.read_text(encoding="utf-8").splitlines()[0]
+    shape = tuning.published_shape(config_tree, "published")
+    for step in tuning.STEPS:
+        for model in models_made_by(config_tree, step):
+            needed = sum(tuning.tuning_of(config_tree, step, model, shape).memory_parts(True).values())
+            assert needed < TIGHT * 80e9

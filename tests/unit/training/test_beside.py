@@ -11,8 +11,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from crawl2llm.chain.settings_registry import settings_class
+from crawl2llm.commands.plan import tuning
 from crawl2llm.core.manifest import Manifest
-from crawl2llm.slurm import trainings
 from crawl2llm.stages.align import value_model
 from crawl2llm.training import initial, memory, rounding, sampling
 from crawl2llm.training.estimate.shape import Shape, Training, keys_and_values, sampling_bytes, with_value_model
@@ -153,7 +153,7 @@ def test_the_preflight_counts_what_the_training_counts(tmp_path: Path) -> None:
     entries = [{"reward": "model", "name": "rm"}, {"reward": "model", "manifest": str(other)}, {"reward": "exact"}]
 
     def foreseen(keys: dict[str, Any], step: str) -> Shape:
-        return trainings.shape_for(shape(), settings_class(step).model_validate(keys), step)
+        return tuning.shape_for(shape(), settings_class(step).model_validate(keys), step)
 
     own = {"method": "ppo", "rewards": entries, "max_length": 48}
     found = foreseen(own, "align.train")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import tracked_memory
+from benchmarks import adapter_memory, tracked_memory
 from benchmarks.predicted_steps import WIDE_HEADS
 from benchmarks.tracked_memory import CASES, MOMENTS, WITHIN, Case
 from crawl2llm.core.root import ROOT
@@ -79,3 +79,11 @@ def test_the_estimate_is_near_what_an_h100_took() -> None:
     for name, case, size in peaks:
         within = 0.07 if case.train.engine == "deepspeed" else 0.01  # of deepspeed an upper bound
         assert abs(sum(tracked_memory.estimated_parts(case).values()) / size - 1) < within, name
+
+
+def test_the_estimate_of_an_adapter_is_what_torch_counted() -> None:
+    """Of every case of the benchmark's JSON, as it is estimated now."""
+    rows = json.loads(adapter_memory.RESULT.read_text(encoding="utf-8"))["rows"]
+    assert [row["case"] for row in rows] == [case.name for case in adapter_memory.CASES]
+    for row, case in zip(rows, adapter_memory.CASES, strict=True):
+        assert abs(adapter_memory.estimate_memory(case) / row["tracked"] - 1) < WITHIN, case.name

@@ -85,9 +85,14 @@ def test_a_loaded_model_is_weighed_for_evaluation() -> None:
     model = LlamaForCausalLM(
         LlamaConfig(vocab_size=8192, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2)
     )
-    memory.check_loaded("evaluation", model, (16, 256), 2_000_000_000, ["lower it"])
-    with pytest.raises(InputError, match=r"evaluation needs about 9\.\d GB, .* logits 8\.6 GB\); lower it"):
-        memory.check_loaded("evaluation", model, (256, 256), 2_000_000_000, ["lower it"])
+    memory.check_loaded("evaluation", model, (16, 256), 1_000_000_000, ["lower it"])
+    with pytest.raises(InputError, match=r"evaluation needs about 2\.\d GB, .* logits 1\.6 GB\); lower it"):
+        memory.check_loaded("evaluation", model, (256, 256), 1_000_000_000, ["lower it"])
+    memory.check_loaded(
+        "evaluation", model, (256, 256), 2_000_000_000, ["lower it"]
+    )  # whose logits are there in pieces
+    with pytest.raises(InputError, match=r"activations 2\.6 GB, logits 1\.6 GB\)"):
+        memory.check_loaded("evaluation", model, (256, 2_000_000), 2_000_000_000, ["lower it"])
 
 
 WIDE = Shape(

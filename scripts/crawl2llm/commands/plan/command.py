@@ -25,7 +25,7 @@ from crawl2llm.chain import steps, yaml_errors
 from crawl2llm.chain.command_line import command_parser
 from crawl2llm.chain.freshness import KEEP_RENAMED, MODULES_RENAMED
 from crawl2llm.chain.project import Project
-from crawl2llm.commands.plan import dryrun, exports, halving_savings, training, variants, words
+from crawl2llm.commands.plan import dryrun, exports, halving_savings, training, tuning, variants, words
 from crawl2llm.commands.plan.complete import Plan
 from crawl2llm.commands.plan.dryrun import Task
 from crawl2llm.commands.plan.estimate import Work, estimates_by_rule
@@ -236,6 +236,7 @@ def print_plan(
             *halving_savings.saving_lines(plan),
             *shared,
             *training.training_lines(tasks, plan.work),
+            *tuning.tuning_lines(tasks, plan.work),
             *export_lines,
         ]:
             indent = "  " if line.startswith("  ") else ""

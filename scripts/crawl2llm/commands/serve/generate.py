@@ -17,6 +17,7 @@ from crawl2llm.commands.serve.speculative import Speculation
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import model_loading, quantized_weights
 from crawl2llm.training.chat_layout import without_beginning
+from crawl2llm.training.end_tokens import further_ends
 from crawl2llm.training.template import CHAT
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class Model:
         )
         self.model = quantized_weights.place_model(self.model)
         self.context = model_loading.context_of(self.model.config)
+        end = int(self.tokenizer.eos_token_id)
+        self.ends = (end, *further_ends(self.model, end))
         self.chats = bool(self.tokenizer.chat_template)
         if self.chats:
             self.template = ChatTemplate(
@@ -128,9 +131,7 @@ class Model:
             self._generate_by_transformers(generation, writer, stopped)
         else:
             self._draw_answer(generation, writer, stopped)
-        return AnswerEnd(
-            "stop" if writer.found_stop or writer.last_token == self.tokenizer.eos_token_id else "length", writer.tokens
-        )
+        return AnswerEnd("stop" if writer.found_stop or writer.last_token in self.ends else "length", writer.tokens)
 
     def _draw_answer(self, generation: GenerationRequest, writer: Writer, stopped: threading.Event) -> None:
         """Hand token after token to `writer`, by the generator that alignments and evaluations have."""
@@ -138,7 +139,7 @@ class Model:
         from crawl2llm.training.slots import drawer_for
 
         temperature = generation.temperature if generation.temperature >= LEAST_TEMPERATURE else 0.0
-        choice = Choice(self.tokenizer.eos_token_id, temperature, generation.top_p)
+        choice = Choice(self.ends[0], temperature, generation.top_p, further_ends=self.ends[1:])
         if self.drawer is None:
             self.drawer = drawer_for(self.model, choice, slots=1, stride=1)
         self.drawer.set_choice(choice)
@@ -172,7 +173,7 @@ class Model:
         with torch.inference_mode():
             self.model.generate(
                 prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=generation.max_tokens, streamer=writer,
-                stopping_criteria=StoppingCriteriaList([Stops()]), eos_token_id=self.tokenizer.eos_token_id,
+                stopping_criteria=StoppingCriteriaList([Stops()]), eos_token_id=list(self.ends),
                 pad_token_id=self.tokenizer.pad_token_id, **sampling, **self.ahead,
             )  # fmt: skip
 

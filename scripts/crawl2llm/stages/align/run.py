@@ -20,6 +20,7 @@ from crawl2llm.stages.align.pairs import Row
 from crawl2llm.stages.align.settings import RewardSettings, TrainSettings
 from crawl2llm.training import checkpoint, sampling, slots
 from crawl2llm.training.batch import MicroBatch
+from crawl2llm.training.end_tokens import further_ends_in
 from crawl2llm.training.engine import Engine, Job
 from crawl2llm.training.heldout import Piece
 from crawl2llm.training.pair_batches import Cuts, cut_counts, deal_micro_batches, micro_batch
@@ -172,7 +173,8 @@ class Alignment(MeasuredRun):
         at_once = self.settings.answers_at_once
         if not at_once and self.device.type == "cuda":
             at_once = self.batches.size * self.batches.rows_each
-        choice = sampling.Choice(self.tokenizer.eos_token_id, temperature)
+        end = self.tokenizer.eos_token_id
+        choice = sampling.Choice(end, temperature, further_ends=further_ends_in(self.source, end))
         sizes = [len(rows) for rows, _ in parts]
         calls = [([row for rows, _ in parts for row in rows], [key for _, keys in parts for key in keys])]
         answers: list[list[int]] = []

@@ -19,6 +19,7 @@ from crawl2llm.stages.align.rewards import ENDPOINT, Rewards
 from crawl2llm.stages.align.settings import PairsSettings, RewardEntry
 from crawl2llm.training import quantized_weights, sampling, slots
 from crawl2llm.training.chat_layout import layout_for
+from crawl2llm.training.end_tokens import further_ends
 from crawl2llm.training.model_loading import context_of, load_model, model_name, verify_weights
 from crawl2llm.training.question_cuts import cut_prompt
 from crawl2llm.training.template import Template
@@ -63,7 +64,8 @@ def sample_preferences(
     rewards.move_to(model.device)
     answer_count, max_tokens = settings.answers, settings.max_new_tokens
     context = context_of(model.config)
-    choice = sampling.Choice(tokenizer.eos_token_id, settings.temperature)
+    end = tokenizer.eos_token_id
+    choice = sampling.Choice(end, settings.temperature, further_ends=further_ends(model, end))
     drawer = slots.drawer_for(model, choice, AT_ONCE)
     at_once = AT_ONCE * (SLOT_BATCHES if isinstance(drawer, slots.SlotDrawer) else 1)
 

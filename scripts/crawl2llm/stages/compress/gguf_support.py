@@ -13,6 +13,8 @@ from typing import Any
 from crawl2llm.chain import model_registry
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.external_tools import ExternalTool
+from crawl2llm.training.published import gguf_tokenizer
+from crawl2llm.training.published.sizes import PublishedSizes
 
 SAFETENSORS = "safetensors"
 TYPES = ("llama", "mistral", "qwen2", "qwen3", "mixtral", "olmoe", "gpt2", "gpt_neox")
@@ -22,6 +24,8 @@ EQUAL_HEADS_TYPES = ("olmoe",)  # its norms of keys have the width of queries
 # alone, and after every digit was cut off by itself. Groups of up to three digits are there only before other expressions: minicpm5,
 # deepseek-v3, hunyuan-dense, llama-bpe (read in the source of llama_cpp_python 0.3.36).
 PRE = {0: "gpt-2", 1: "smollm"}
+# How this project's own tokenizers cut off every digit, which llama.cpp does as smollm.
+ONE_DIGIT = {"pattern": {"Regex": r"\p{N}{1,1}"}, "behavior": "Isolated", "invert": False}
 VERSION = "0.3.36"  # of llama_cpp_python, which carries llama.cpp; in envs/lock-gguf.txt
 BINDINGS = "site/llama_cpp"  # below the folder of the tools
 
@@ -76,6 +80,38 @@ def gguf_problems(config: dict[str, Any]) -> Iterator[str]:
         yield (
             f"llama.cpp has no way to cut texts as tokenize.train.digits {tokenizer['digits']} does; allowed: {', '.join(map(str, PRE))}"
         )
+
+
+def pre_of(tokenizer: dict[str, Any]) -> str | None:
+    """llama.cpp's name for the way that tokenizer.json cuts texts; None for one that llama.cpp does not have, as far as it is known here.
+
+    Beside those of this project's own tokenizers the ways of published models that GGUF files are read in, too.
+    """
+    model, step = tokenizer["model"], tokenizer.get("pre_tokenizer") or {}
+    steps = step.get("pretokenizers", [step])
+    if model["type"] != "BPE" or not steps or not step:
+        return None
+    first = {key: value for key, value in steps[0].items() if key in ONE_DIGIT}
+    if steps[0]["type"] == "Split" and first == ONE_DIGIT:
+        steps = [gguf_tokenizer.PRE[PRE[1]][0], *steps[1:]]
+    cut = [{key: value for key, value in each.items() if key != "trim_offsets"} for each in steps]
+    for name, known in gguf_tokenizer.PRE.items():
+        same = cut == [{key: value for key, value in each.items() if key != "trim_offsets"} for each in known]
+        whole_words = bool(model.get("ignore_merges")) == (name in gguf_tokenizer.WHOLE_WORDS)
+        if same and whole_words and tokenizer.get("normalizer") == gguf_tokenizer.NORMALIZER.get(name):
+            return name
+    return None
+
+
+def published_problems(sizes: PublishedSizes, tokenizer: dict[str, Any]) -> Iterator[str]:
+    """As `gguf_problems`, of a published model with this tokenizer.json."""
+    kind = sizes.config.get("model_type")
+    if kind not in TYPES:
+        yield f"of models of transformers llama.cpp takes here {', '.join(TYPES)}, and it is {kind!r}"
+    if kind in UNTIED_TYPES and sizes.tied:
+        yield f"of type {kind} llama.cpp takes models whose head is not the table of the embeddings"
+    if pre_of(tokenizer) is None:
+        yield "llama.cpp has no way to cut texts as its tokenizer.json does"
 
 
 def check_exports(config: dict[str, Any]) -> None:

@@ -22,14 +22,23 @@ BATCHES_SORTED = 64  # batches' worth of windows that are put in order of length
 
 
 def _batch_nats(model: Any, batch: list[Piece], pad: int) -> list[float]:
-    """The negative log-likelihood of the scored tokens of each of a batch of windows, in nats."""
+    """The negative log-likelihood of the scored tokens of each of a batch of windows, in nats; of its logits a piece is there at once."""
     import torch
 
+    from crawl2llm.stages.evaluate.logit_pieces import logit_pieces, tokens_at_once
+
+    width = max(len(ids) for ids, *_ in batch) - 1
+    if len(batch) > (at_once := max(1, tokens_at_once(model) // width)):
+        parts = [batch[start : start + at_once] for start in range(0, len(batch), at_once)]
+        return [nats for part in parts for nats in _batch_nats(model, part, pad)]
     inputs, targets = (torch.from_numpy(part).to(model.device) for part in pad_windows(batch, pad))
     scored = targets != IGNORE
     with torch.no_grad():
-        logits = model(input_ids=inputs).logits[scored]
-        nats = torch.nn.functional.cross_entropy(logits.float(), targets[scored], reduction="none")
+        losses, scored_targets = [], targets[scored]
+        for logits in logit_pieces(model, inputs, scored):
+            right, scored_targets = scored_targets[: len(logits)], scored_targets[len(logits) :]
+            losses.append(torch.nn.functional.cross_entropy(logits.float(), right, reduction="none"))
+        nats = torch.cat(losses)
     rows = torch.zeros(len(batch), dtype=torch.float64, device=model.device)
     return list(rows.index_add_(0, scored.nonzero()[:, 0], nats.double()).tolist())
 

@@ -215,9 +215,7 @@ def body(args: argparse.Namespace, settings: PublicSettings, manifest: Manifest)
     context = context_of(model.config)
     if not torch.cuda.is_available():
         shape, advice = (settings.batch_size, context), ["lower evaluate.public.batch_size"]
-        memory.check_loaded(
-            "evaluation", model, shape, memory_before, advice, precision=settings.precision, in_pieces=True
-        )
+        memory.check_loaded("evaluation", model, shape, memory_before, advice, precision=settings.precision)
     lm = harness.language_model(model, tokenizer, context, settings.batch_size)
     bounded = BoundedScorer(lm)
     results: dict[str, Row] = {}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from crawl2llm.core.console import Progress
 from crawl2llm.stages.evaluate.settings import ModelSettings
+from crawl2llm.training.end_tokens import further_ends
 from crawl2llm.training.question_cuts import cut_prompts
 from crawl2llm.training.template import Template
 
@@ -45,7 +46,7 @@ def continue_tokens(
             input_ids,
             attention_mask=torch.ones_like(input_ids),
             max_new_tokens=max_tokens,
-            eos_token_id=tokenizer.eos_token_id,
+            eos_token_id=[tokenizer.eos_token_id, *further_ends(model, tokenizer.eos_token_id)],
             pad_token_id=tokenizer.pad_token_id,
             **options,
         )

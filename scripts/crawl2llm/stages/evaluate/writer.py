@@ -14,6 +14,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 
 from crawl2llm.stages.evaluate.settings import GenerateSettings
 from crawl2llm.training.checks import MASKED_TYPES
+from crawl2llm.training.end_tokens import further_ends
 from crawl2llm.training.model_loading import context_of
 from crawl2llm.training.sampling import Answer, Choice, token_nats, uniform_draws
 from crawl2llm.training.slots import SLOT_TYPES, SlotDrawer, drawer_for
@@ -51,7 +52,8 @@ class Writer:
         for each prompt, on which alone the text depends; None is greedy. A prompt that leaves no room in the context is cut on its left.
         """
         temperature = self.settings.temperature if seeds else 0.0
-        choice = Choice(self.tokenizer.eos_token_id, temperature, self.settings.top_p, with_nats=True)
+        end = self.tokenizer.eos_token_id
+        choice = Choice(end, temperature, self.settings.top_p, True, further_ends(self.model, end))
         for start in range(0, len(prompts), STRETCH):
             stretch = prompts[start : start + STRETCH]
             full_ids = [self.tokenizer(prompt)["input_ids"] or [self.tokenizer.eos_token_id] for prompt in stretch]

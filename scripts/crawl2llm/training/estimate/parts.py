@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from crawl2llm.training.engine_settings import EngineSettings
-from crawl2llm.training.estimate import deepspeed, torch
+from crawl2llm.training.estimate import adapters, deepspeed, torch
 from crawl2llm.training.estimate.shape import Shape, Training, keys_and_values, sampling_bytes, shape_per_process
 from crawl2llm.training.parallel import Degrees
 from crawl2llm.training.quantize_aware import is_quantize_aware
@@ -77,7 +77,11 @@ def memory_parts(shape: Shape, settings: EngineSettings, placement: Placement, c
     values in the place of activations. Reward models are there at all times. cuda: of a GPU.
     """
     how = training_setup(settings, placement, cuda)
-    needed = ENGINES[settings.engine](shape_per_process(shape, placement.parallel), how)
+    shape = adapters.with_adapter(shape, settings)
+    if shape.adapter:
+        needed = adapters.peak_memory(shape, shape.adapter, how)
+    else:
+        needed = ENGINES[settings.engine](shape_per_process(shape, placement.parallel), how)
     if shape.reward_parameters:
         needed["reward models"] = 4 * shape.reward_parameters
     if not shape.cached_layers:

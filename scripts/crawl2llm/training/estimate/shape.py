@@ -21,6 +21,20 @@ def bytes_of_precision(precision: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Adapter:
+    """What is trained beside a layer's frozen weights: pairs of matrices (estimate/adapters.py makes it of the settings).
+
+    matrices: linear layers that have a pair; inputs: the sum of their inputs; frozen: their parameters; four_bits: whether those are so.
+    """
+
+    rank: int
+    matrices: int
+    inputs: int
+    frozen: int
+    four_bits: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Shape:
     """What decides the size of a model: `parameters` are all, embeddings too. width, kv: of queries, of keys, where not the hidden size."""
 
@@ -41,6 +55,7 @@ class Shape:
     cached_layers: int = 0  # layers that keep keys and values of the answers that the model gives while it trains
     drawn_rows: int = 0  # of these answers, those that are drawn at once; 0: those of a micro-batch
     reward_parameters: int = 0  # of the reward models that score these, which each process has whole, in fp32
+    adapter: Adapter | None = None  # None: the model itself is trained
 
     @property
     def updated_parameters(self) -> int:

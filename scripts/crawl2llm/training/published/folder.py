@@ -17,7 +17,7 @@ import xxhash
 import yaml
 
 from crawl2llm.core import content_hash
-from crawl2llm.training.published import gguf_architectures, gguf_tokenizer, gguf_weights
+from crawl2llm.training.published import gguf_architectures, gguf_tokenizer, gguf_weights, weight_names
 from crawl2llm.training.published.gguf_file import read_header
 from crawl2llm.training.published.model_files import (
     CONFIG,
@@ -68,7 +68,7 @@ def content_digest(source: Path) -> str:
 def write_model_folder(source: Path, folder: Path) -> PublishedFacts:
     """Write the model of a folder or GGUF file that `check_published` takes into `folder`, which is made.
 
-    A folder's weights are linked, or copied where they cannot be; a GGUF file's are written anew, exactly as they are there. Memory: some
+    A folder's weights are linked, or copied where they cannot be or have other names (weight_names.py); a GGUF file's are written anew, exactly as they are there. Memory: some
     rows of a tensor. Raises InputError and OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -78,17 +78,26 @@ def write_model_folder(source: Path, folder: Path) -> PublishedFacts:
 def _copy_folder(source: Path, folder: Path) -> PublishedFacts:
     where = str(source)
     weights = weight_files(source, where)
+    shapes_of = {
+        file: {name: entry["shape"] for name, entry in safetensors_entries(file, where)[0].items()} for file in weights
+    }
+    names = weight_names.renamed(name for shapes in shapes_of.values() for name in shapes)
+    is_changed = any(names.get(name) != name for shapes in shapes_of.values() for name in shapes)
     for file in weights:
-        link_or_copy(file, folder / file.name)
+        if is_changed:
+            weight_names.write_renamed(file, folder / file.name, names)
+        else:
+            link_or_copy(file, folder / file.name)
     papers = [file for pattern in PAPERS for file in source.glob(pattern)]
     index = [source / INDEX] if len(weights) > 1 or weights[0].name != WEIGHTS else []
     for file in [*(source / name for name in DECIDING), *index, *papers]:
         if file.is_file():
             shutil.copyfile(file, folder / file.name)
     config = read_json(source / CONFIG, where)
-    shapes: dict[str, list[int]] = {}
-    for file in weights:
-        shapes |= {name: entry["shape"] for name, entry in safetensors_entries(file, where)[0].items()}
+    shapes = {names[name]: shape for part in shapes_of.values() for name, shape in part.items() if name in names}
+    if is_changed and index:
+        placed = {names[name]: file.name for file, part in shapes_of.items() for name in part if name in names}
+        write_json(folder / INDEX, {"metadata": {}, "weight_map": placed})
     tied = {"lm_head.weight"} if config.get("tie_word_embeddings") else set()
     card = model_card(source)
     quantization = config.get("quantization_config") or {}

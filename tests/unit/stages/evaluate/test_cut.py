@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.formats.public_tasks.measures import QUESTIONS, split_tokens
-from crawl2llm.stages.evaluate import answer_scores, harness, multiple_choice
+from crawl2llm.stages.evaluate import harness, logit_pieces, multiple_choice
 from crawl2llm.stages.evaluate.answer_scores import score_answers
 from crawl2llm.training.model_loading import load_model
 from crawl2llm.training.template import Template
@@ -203,10 +203,24 @@ def test_logits_are_made_in_pieces(made: tuple[Any, Any], monkeypatch: pytest.Mo
     requests = [(("", ""), [1, number], [3, 4, 5]) for number in range(8)]
     whole = score_answers(model, requests, 64, 8, lambda rows: None)
     passed: list[int] = []
-    monkeypatch.setattr(answer_scores, "LOGITS_AT_ONCE", 2 * 3 * 4 * model.config.vocab_size)
+    monkeypatch.setattr(logit_pieces, "LOGITS_AT_ONCE", 2 * 3 * 4 * model.config.vocab_size)
     pieces = score_answers(model, requests, 64, 8, passed.append)
     assert passed == [2] * 4
     assert [nats for nats, _ in pieces] == pytest.approx([nats for nats, _ in whole], abs=1e-4)
+
+
+def test_logits_of_a_row_are_made_in_pieces(made: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where answers of several lengths end at the same place."""
+    model, _ = made
+    text = [number % 50 + 3 for number in range(20)]
+    with torch.no_grad():
+        likeliest = int(model(torch.tensor([text])).logits[0, -1].argmax())
+    requests = [(("", ""), text[:at], [*text[at:], last]) for at in (1, 12, 17, 19, 20) for last in (likeliest, 7)]
+    whole = score_answers(model, requests, 64, 8, lambda rows: None)
+    monkeypatch.setattr(logit_pieces, "LOGITS_AT_ONCE", 6 * 4 * model.config.vocab_size)
+    pieces = score_answers(model, requests, 64, 8, lambda rows: None)
+    assert [nats for nats, _ in pieces] == pytest.approx([nats for nats, _ in whole], rel=1e-6)
+    assert [right for _, right in pieces] == [right for _, right in whole] and whole[-2][1]
 
 
 @given(st.text("ab ", max_size=6), st.lists(st.text("ab ", min_size=1, max_size=4), min_size=1, max_size=4))

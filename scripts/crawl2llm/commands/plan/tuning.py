@@ -1,0 +1,213 @@
+"""What training a published model further takes, by its config.json and the headers of its weights: memory of a process, hours.
+
+One definition for `crawl2llm plan`, the preflight and the table in docs/memory.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from crawl2llm.chain import model_registry
+from crawl2llm.chain.settings_registry import settings_class
+from crawl2llm.commands.plan.dryrun import Task
+from crawl2llm.commands.plan.estimate import Work
+from crawl2llm.core import free_memory
+from crawl2llm.core.console import format_duration, format_quantity
+from crawl2llm.core.errors import InputError
+from crawl2llm.core.manifest import Manifest, ManifestError
+from crawl2llm.stages.align.settings import RewardEntry
+from crawl2llm.stages.pretrain.steps import source_of_model
+from crawl2llm.training import cost_estimate, gpus, memory
+from crawl2llm.training.engine_settings import EngineSettings
+from crawl2llm.training.estimate.adapters import with_adapter
+from crawl2llm.training.estimate.shape import with_value_model
+from crawl2llm.training.measures import peak_of
+from crawl2llm.training.pretraining_settings import PlanSettings
+from crawl2llm.training.published.sizes import read_sizes
+from crawl2llm.training.resource_plan import format_count, parts_text
+
+STEPS = ("finetune.train", model_registry.REWARD_STEP, model_registry.ALIGN_STEP)
+PAIRS_STEP = {"finetune.train": "finetune.pairs"}  # whose pairs are trained on; align.pairs of the others
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A training of a step on a model of this shape. settings: of the step, for this model; sequences: of a row of the step's data."""
+
+    step: str
+    settings: Any
+    shape: memory.Shape
+    engine: EngineSettings
+    placement: memory.Placement
+    sequences: int
+
+    def memory_parts(self, cuda: bool) -> dict[str, int]:
+        """As `memory.memory_parts`."""
+        return memory.memory_parts(self.shape, self.engine, self.placement, cuda)
+
+    @property
+    def draws(self) -> bool:
+        """Whether the model is trained on answers that it gives itself."""
+        return self.step == model_registry.ALIGN_STEP and self.settings.method not in model_registry.BY_PREFERENCE
+
+
+def tuning_of(config: dict[str, Any], step: str, model: str, shape: memory.Shape) -> Tuning:
+    """The training that makes a model by a step. shape: of the model that it is made from."""
+    settings: Any = settings_class(step).model_validate(model_registry.section(config, step, model))
+    draws = step == model_registry.ALIGN_STEP and settings.method not in model_registry.BY_PREFERENCE
+    has_pairs = step == model_registry.REWARD_STEP or (step == model_registry.ALIGN_STEP and settings.method == "dpo")
+    sequences, processes = 2 if has_pairs else 1, settings.processes * settings.nodes
+    number = settings.batch_size * (settings.generations if draws else 1)
+    engine = EngineSettings.of_tuning(settings)
+    # Engines keep the reference of answers that are drawn in the place of a mean (stages/align/online.py).
+    if draws and settings.adapter == "none":
+        engine = replace(engine, ema=0.5)
+    placement = memory.Placement(
+        micro_batch=sequences * min(settings.micro_batch, math.ceil(number / processes)),
+        processes=processes,
+        activation_checkpointing=settings.activation_checkpointing,
+        async_checkpoints=settings.async_checkpoints,
+        largest=sequences * number,
+    )
+    return Tuning(step, settings, shape_for(shape, settings, step), engine, placement, sequences)
+
+
+def shape_for(shape: memory.Shape, settings: Any, step: str) -> memory.Shape:
+    """The shape of a training with the `settings` of a step, of a model's `shape`; see stages/align/{online,ppo}.py.
+
+    A reward model of the run has that body too; one of another run as many parameters as its manifest says.
+    """
+    tuned_shape = replace(shape, context=settings.max_length)
+    if step == model_registry.REWARD_STEP:
+        return replace(tuned_shape, vocabulary=1)
+    if step != model_registry.ALIGN_STEP or settings.method in model_registry.BY_PREFERENCE:
+        return tuned_shape
+    body = with_value_model(shape).value_parameters
+    judges = [entry for entry in settings.rewards if entry.reward == "model"]
+    tuned_shape = replace(
+        tuned_shape,
+        cached_layers=shape.layers,
+        drawn_rows=settings.answers_at_once,
+        reward_parameters=sum(reward_parameters(judge, body) for judge in judges),
+    )
+    return with_value_model(tuned_shape) if settings.method == model_registry.PPO else tuned_shape
+
+
+def reward_parameters(entry: RewardEntry, body: int) -> int:
+    """Parameters of the reward model of an entry of rewards. body: those of one of the run."""
+    if entry.manifest is None:
+        return body
+    try:
+        return int(Manifest.read_unchecked(Path(entry.manifest)).summary.get("parameters", body))
+    except ManifestError:  # which the check of the config names
+        return body
+
+
+def published_shape(config: dict[str, Any], model: str) -> memory.Shape:
+    """The shape of the published model that a model comes from; of one that was pruned in between, the larger it was.
+
+    Raises InputError for one that is not here, or that cannot be trained.
+    """
+    root = model_registry.root(config, model)
+    sizes = read_sizes(source_of_model(config, root), f"models.{root}")
+    if sizes.is_quantized:
+        raise InputError(f"models.{root}: its weights are quantized, and cannot be trained")
+    return memory.shape_of_config(sizes.as_config(), sizes.parameters, 0)
+
+
+def operations_per_token(tuning: Tuning) -> float:
+    """Floating-point operations of a forward and a backward pass on a token, those for the reference of preferences too.
+
+    Chowdhery et al. 2022 (PaLM, https://arxiv.org/abs/2204.02311, appendix B): 2 for each parameter that is multiplied in the forward pass,
+    2 for the gradient of activations, and 2 for that of weights, which an adapter's frozen weights have none of (Hu et al. 2021,
+    https://arxiv.org/abs/2106.09685, section 4.2); attention 12 · layers · width · tokens. Recomputation is a forward pass more.
+    """
+    shape, adapted = tuning.shape, with_adapter(tuning.shape, tuning.engine)
+    multiplied = shape.parameters - (shape.outside_parameters - shape.vocabulary * shape.hidden)
+    attention = 4 * shape.layers * (shape.width or shape.hidden) * shape.context
+    forward = 2 * multiplied + attention
+    backward = 2 * forward if adapted.adapter is None else 2 * multiplied + 2 * attention + 6 * adapted.trained
+    again = forward * tuning.placement.activation_checkpointing
+    reference = forward if tuning.step == model_registry.ALIGN_STEP else 0
+    return float(forward + backward + again + reference)
+
+
+def most_rows(config: dict[str, Any], work: Work, variant: str, step: str) -> tuple[int, bool]:
+    """(rows that a step trains on, whether they were counted): those of the last run, else the most that the config allows."""
+    pairs_step = PAIRS_STEP.get(step, "align.pairs")
+    owner = work.owning_variant(variant, pairs_step)
+    manifest = work.last.manifests(work.last.measured_variant(owner, pairs_step), pairs_step).get("")
+    if manifest and (owner, pairs_step) not in work.tasks_by_place and isinstance(manifest.summary.get("train"), int):
+        return int(manifest.summary["train"]), True
+    stage, _, name = pairs_step.partition(".")
+    return int(config[stage][name]["max_train"]), False
+
+
+def tuning_lines(tasks: list[Task], work: Work) -> Iterator[str]:
+    """Lines for people on every training of a published model, or of what comes from one, among the tasks of a plan."""
+    for task in tasks:
+        config = work.variants.get(task.variant)
+        if config is None or task.step not in STEPS or not model_registry.is_from_published(config, task.id):
+            continue
+        of_variant = "" if task.variant == "main" else f" of {task.variant}"
+        heading = f"{task.step} {task.id}{of_variant}"
+        try:
+            tuning = tuning_of(config, task.step, task.id, published_shape(config, task.id))
+            rows, counted = most_rows(config, work, task.variant, task.step)
+            lines = [*_lines_of(tuning, config, task.profile_gpu, rows, counted)]
+        except InputError as error:
+            lines = [f"what it takes is not known yet: {error}"]
+        yield f"{heading}: {lines[0]}"
+        yield from (f"  {line}" for line in lines[1:])
+
+
+def _lines_of(tuning: Tuning, config: dict[str, Any], profile_gpu: str, rows: int, counted: bool) -> Iterator[str]:
+    plan_settings = PlanSettings.model_validate(config["pretrain"]["plan"])
+    settings, shape = tuning.settings, with_adapter(tuning.shape, tuning.engine)
+    gpu = gpus.training_gpu(plan_settings, settings.device, profile_gpu)
+    processes, parts = tuning.placement.processes, tuning.memory_parts(gpu is not None)
+    what = format_count(shape.parameters)
+    if shape.adapter:
+        what = f"{format_count(shape.trained)} of {what}"
+    tokens = rows * tuning.sequences * settings.epochs * settings.max_length
+    steps = max(1, math.ceil(rows * settings.epochs / settings.batch_size))
+    yield (
+        f"{settings.adapter if shape.adapter else 'all weights'}, {what} parameters are trained; {'' if counted else 'at most '}{rows:,} "
+        f"rows, {settings.epochs:g} epochs of at most {format_count(rows * tuning.sequences * settings.max_length)} tokens, {steps:,} steps"
+    )
+    here = 1 if gpu else settings.processes
+    total, has = here * sum(parts.values()), gpu.memory if gpu else free_memory.available_bytes()
+    on = f"{gpus.with_article(gpu.name)} of {has / 1e9:.0f} GB" if gpu else f"{memory.format_bytes(has)} free here"
+    short = "DOES NOT FIT" if total > memory.TOLERANCE * has else "may not fit, the estimate is not so exact"
+    verdict = "fits" if total <= has else short
+    yield f"memory of a process: {memory.format_bytes(total / here)} ({parts_text(parts)}), {processes} × on {on}: {verdict}"
+    if total > has:
+        changes = memory.changes_that_fit(
+            tuning.shape, tuning.engine, tuning.placement, has, here, gpu is not None, tuning.step
+        )
+        yield f"to make it fit: {', or '.join(changes)}"
+    if tuning.draws:
+        yield "hours are not known: they are those of the answers that it draws"
+        return
+    peak = peak_of(gpu.name, settings.precision) if gpu else cost_estimate.THREAD_FLOPS * settings.threads
+    if peak is None:
+        yield f"hours are not known: no peak of {gpus.with_article(gpu.name) if gpu else ''} is known for {settings.precision}"
+        return
+    mfu = plan_settings.mfu or cost_estimate.MFU
+    rate = mfu * peak if gpu else peak
+    basis = (
+        f"an MFU of {mfu:.0%}, {'set' if plan_settings.mfu else 'assumed'}"
+        if gpu
+        else "30 GFLOP/s of a thread, assumed"
+    )
+    priced = cost_estimate.price_hours(
+        tokens * operations_per_token(tuning) / rate / processes / 3600, processes if gpu else 0, plan_settings
+    )
+    on = format_quantity(processes, "GPU") if gpu else "this machine"
+    more = f" = {priced['gpu_hours']:,.1f} GPU-hours" if gpu else ""
+    price = f", {priced['price']:,.0f} {priced['currency']}" if "price" in priced else ""
+    yield f"at most about {format_duration(3600 * priced['hours'])} on {on}{more}{price}, by {basis}"

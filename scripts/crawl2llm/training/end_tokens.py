@@ -1,0 +1,27 @@
+"""The tokens that end an answer: that of the tokenizer, and further ones that a published model names in generation_config.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+FILES = ("generation_config.json", "config.json")
+
+
+def further_ends(model: Any, end: int) -> tuple[int, ...]:
+    """The ids, but for `end`, that end an answer of a model of transformers: by its generation_config, or else its config."""
+    places = (getattr(model, "generation_config", None), model.config)
+    return _without(end, (getattr(place, "eos_token_id", None) for place in places))
+
+
+def further_ends_in(folder: Path, end: int) -> tuple[int, ...]:
+    """The same of a model's folder."""
+    contents = (json.loads(file.read_text(encoding="utf-8")) for name in FILES if (file := folder / name).is_file())
+    return _without(end, (content.get("eos_token_id") for content in contents))
+
+
+def _without(end: int, values: Iterable[int | list[int] | None]) -> tuple[int, ...]:
+    ends = next((value for value in values if value is not None), end)
+    return tuple(each for each in (ends if isinstance(ends, list) else [ends]) if each != end)

@@ -1,0 +1,66 @@
+"""Every token that a published model names ends its answers, in each way in which they are drawn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from crawl2llm.stages.evaluate.samples import continue_tokens
+from crawl2llm.stages.evaluate.settings import GenerateSettings, ModelSettings
+from crawl2llm.stages.evaluate.writer import Writer
+from crawl2llm.training import sampling, slots
+from crawl2llm.training.end_tokens import further_ends, further_ends_in
+from crawl2llm.training.model_loading import load_model
+from tests.unit.training.tiny_published import write_published
+
+PROMPT = [5, 6, 7]
+MOST = 12
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_published(tmp_path_factory.mktemp("ends"))
+
+
+def end_with(folder: Path, *ends: int) -> tuple[Any, Any]:
+    """The model, whose generation_config.json names these ends."""
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": list(ends)}))
+    return load_model(folder)
+
+
+def answers(model: Any, choice: sampling.Choice) -> list[list[int]]:
+    """Greedy, by slots and together."""
+    draws = torch.zeros(1, MOST, dtype=torch.float64)
+    drawer = slots.drawer_for(model, choice, 1)
+    following = lambda *parts: sampling.next_logits(model, *parts)  # noqa: E731
+    return [drawer.draw([PROMPT], draws)[0].ids, sampling.draw_together(following, [PROMPT], draws, choice)[0].ids]
+
+
+def test_each_of_several_ends_an_answer(folder: Path) -> None:
+    model, tokenizer = end_with(folder, 1)
+    end = tokenizer.eos_token_id
+    whole, _ = answers(model, sampling.Choice(end, 0.0))
+    at = next(number for number in range(1, MOST) if whole[number] not in (*whole[:number], end))
+    model, tokenizer = end_with(folder, end, whole[at])
+    assert further_ends(model, end) == further_ends_in(folder, end) == (whole[at],)
+    assert answers(model, sampling.Choice(end, 0.0, further_ends=(whole[at],))) == [[*whole[:at], end]] * 2
+    settings = ModelSettings()
+    out = continue_tokens(model, tokenizer, PROMPT, MOST, settings, None)[0].tolist()
+    assert out == [*PROMPT, *whole[: at + 1]]
+
+
+def test_a_writer_ends_at_any_of_them(folder: Path) -> None:
+    model, tokenizer = end_with(folder, 1)
+    settings = GenerateSettings(max_new_tokens=MOST)
+    ((_, before),) = Writer(model, tokenizer, settings).write_texts(["The"])
+    ids = sampling.draw_together(
+        lambda *parts: sampling.next_logits(model, *parts), [tokenizer("The")["input_ids"]],
+        torch.zeros(1, MOST, dtype=torch.float64), sampling.Choice(tokenizer.eos_token_id, 0.0),
+    )[0].ids  # fmt: skip
+    model, tokenizer = end_with(folder, 1, ids[0])
+    ((_, row),) = Writer(model, tokenizer, settings).write_texts(["The"])
+    assert (before["tokens"], row["tokens"], row["ended"], row["text"]) == (len(ids), 1, True, "")

@@ -1,0 +1,93 @@
+"""What a published model cannot do is refused before the run, in one line that names key, value and what is allowed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawl2llm.chain.config import validate
+from crawl2llm.core.errors import InputError
+from crawl2llm.workflow.published_checks import check_published_uses
+from tests.unit.training.header_published import write_headers
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_headers(tmp_path_factory.mktemp("published"), "qwen3-8b")
+
+
+def config(folder: Path, more: dict[str, Any] | None = None, **entry: Any) -> dict[str, Any]:
+    models = {"root": {"path": str(folder)}, **({"own": {"from": "root", **entry}} if entry else {})}
+    return validate({"pretrain": {"train": {"enabled": False}}, "models": models, **(more or {})})
+
+
+@pytest.mark.parametrize(
+    ("entry", "more", "message"),
+    [
+        (
+            {"step": "finetune.train", "max_length": 50_000},
+            {},
+            r"models\.own\.max_length is 50,000; the context of models\.root is 40,960 tokens, by its config\.json",
+        ),
+        (
+            {},
+            {"evaluate": {"model": {"context": 50_000}}},
+            r"evaluate\.model\.context is 50,000; the context of models\.root is 40,960 tokens, by its config\.json",
+        ),
+        (
+            {"step": "compress.prune", "retrain_tokens": 10**6, "batch_tokens": 8192},
+            {},
+            r"models\.own\.batch_tokens is 8,192; allowed: multiples of 40,960 tokens, the context of models\.root",
+        ),
+    ],
+)
+def test_more_than_its_context(folder: Path, entry: dict[str, Any], more: dict[str, Any], message: str) -> None:
+    check_published_uses(config(folder))
+    with pytest.raises(InputError, match=f"^{message}$"):
+        check_published_uses(config(folder, more, **entry))
+
+
+@pytest.mark.parametrize(
+    ("keys", "entry", "message"),
+    [
+        (
+            {"quantization_config": {"quant_method": "gptq"}},
+            {"step": "align.train"},
+            r"models\.own\.step is 'align\.train', and models\.root, .* is quantized \(gptq\) and cannot be trained: .*",
+        ),
+        (
+            {"model_type": "gemma2"},
+            {"step": "compress.prune"},
+            r"compress\.prune\.method is 'structured', which takes models of type llama, .*, and models\.root is .gemma2.",
+        ),
+        (
+            {"model_type": "gemma2"},
+            {"step": "compress.export", "types": ["q8_0"]},
+            r"models\.own\.types asks for q8_0; of models of transformers llama\.cpp takes here llama, .*, and it is 'gemma2' .*",
+        ),
+    ],
+)
+def test_what_a_step_does_not_take(folder: Path, tmp_path: Path, keys: Any, entry: Any, message: str) -> None:
+    write_headers(tmp_path, "1b", **keys)
+    with pytest.raises(InputError, match=f"^{message}$"):
+        check_published_uses(config(tmp_path, **entry))
+
+
+def test_texts_that_llama_cpp_cuts_otherwise(tmp_path: Path) -> None:
+    entry = {"step": "compress.export", "types": ["q8_0"]}
+    write_headers(tmp_path, "1b")
+    check_published_uses(config(tmp_path, **entry))
+    file = tmp_path / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    byte_level = {**tokenizer["pre_tokenizer"], "use_regex": True}
+    digits = {"type": "Digits", "individual_digits": True}
+    for steps, fits in (([digits, byte_level], True), ([{"type": "Metaspace"}], False)):
+        file.write_text(json.dumps({**tokenizer, "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps}}))
+        if fits:
+            check_published_uses(config(tmp_path, **entry))
+            continue
+        with pytest.raises(InputError, match=r"llama\.cpp has no way to cut texts as its tokenizer\.json does"):
+            check_published_uses(config(tmp_path, **entry))
