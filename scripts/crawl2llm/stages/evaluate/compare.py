@@ -19,7 +19,8 @@ import numpy as np
 
 from crawl2llm.chain.model_registry import BASE, UNTRAINED
 from crawl2llm.chain.step_program import Program
-from crawl2llm.core.console import log
+from crawl2llm.core.console import format_quantity, log
+from crawl2llm.core.errors import InputError
 from crawl2llm.core.intervals import DIGITS, LEAST_DOCUMENTS, bootstrap_interval
 from crawl2llm.core.manifest import Manifest, pretty_json, task_of, write_atomically
 from crawl2llm.formats.public_tasks.measures import HEADLINES
@@ -142,12 +143,30 @@ def score_differences(first: Manifest, second: Manifest, settings: CompareSettin
     return [{**comparison, "items": len(both)}] if comparison else []
 
 
+def check_same_text(rows_by_model: dict[str, list[dict[str, Any]]]) -> None:
+    """Raise InputError for models whose held-out rows are not of the same documents: their bits per byte say nothing of each other."""
+    texts = {name: {row["document"]: row["bytes"] for row in rows} for name, rows in rows_by_model.items()}
+    first = next(iter(texts), "")
+    for name, sizes in texts.items():
+        if sizes != texts[first]:
+            raise InputError(
+                f"evaluate.model scored {first} on {describe_text(texts[first])} and {name} on {describe_text(sizes)}, not the same: remove "
+                "the manifests of evaluate.model, and run again"
+            )
+
+
+def describe_text(sizes: dict[str, int]) -> str:
+    """How many documents and bytes. sizes: in bytes, by document."""
+    return f"{format_quantity(len(sizes), 'held-out document')} of {sum(sizes.values()):,} bytes"
+
+
 def body(args: argparse.Namespace, settings: CompareSettings, manifest: Manifest) -> list[Path]:
     evaluations = {task_of(path): Manifest.read(path) for path in args.evaluations}
     public = {task_of(path): Manifest.read(path) for path in args.public}
     generations = {task_of(path): Manifest.read(path) for path in args.generated}
     judgements = {task_of(path): Manifest.read(path) for path in args.judged}
     documents = {name: int(evaluation.counts.get("kept", 0)) for name, evaluation in evaluations.items()}
+    check_same_text({name: result_rows(evaluation, "heldout") for name, evaluation in evaluations.items()})
     evaluations.pop(UNTRAINED, None)  # what any training is better than
     names = sorted(evaluations, key=lambda name: (name != BASE, name))  # whatever order the config has them in
     pairs = []
