@@ -15,6 +15,7 @@ from typing import Any
 from crawl2llm.chain import command_line
 from crawl2llm.chain.steps import NUMBERED, STEPS
 from crawl2llm.commands.compare.collect import load_record, run_record
+from crawl2llm.commands.compare.same_questions import incomparable_measures
 from crawl2llm.core.console import format_quantity, print_line
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import pretty_json, write_atomically
@@ -87,6 +88,7 @@ def compare_records(record_a: Row, record_b: Row) -> Row:
             *({step: summary_sums(of[step]["summary"]) for step in whole if _is_by_shard(step)} for of in (a, b))
         ),
         "measures": differing_values(*_both_summaries(a, b, whole, partial)),
+        "incomparable": incomparable_measures(a, b),
         "seconds": {step: [a[step]["seconds"], b[step]["seconds"]] for step in both},
         "same_files": [step for step in both if a[step]["files"] == b[step]["files"]],
     }
@@ -229,9 +231,14 @@ def comparison_lines(comparison: Row) -> Iterator[str]:
     measures = {
         key: value
         for key, value in comparison["measures"].items()
-        if key.rpartition(".")[2] in SHOWN_MEASURES and not _has_numbered_tasks(".".join(key.split(".")[:2]))
+        if key.rpartition(".")[2] in SHOWN_MEASURES
+        and not _has_numbered_tasks(".".join(key.split(".")[:2]))
+        and not any(f"{key}.".startswith(f"{beginning}.") for beginning in comparison["incomparable"])
     }
     yield from section_lines("measures", comparison["sums"] | measures)
+    if comparison["incomparable"]:
+        yield "not compared:"
+        yield from (f"  {beginning}: {why}" for beginning, why in comparison["incomparable"].items())
     seconds = [sum(values[side] or 0 for values in comparison["seconds"].values()) for side in (0, 1)]
     yield f"seconds of all tasks: {seconds[0]:,.0f} → {seconds[1]:,.0f}"
     yield f"{len(comparison['same_files'])} of {len(comparison['seconds'])} steps have the same files, byte by byte"
