@@ -1,7 +1,7 @@
 """Compare all models of a run, pairwise, on what both answered: better, worse, or no significant difference.
 
-Writes compare.json: for each pair the difference of accuracy on every task and of bits per held-out byte, its standard error, its
-interval and the verdict. Items and documents are compared one by one, so that what is hard for both does not count. And `slices`: what
+Writes compare.json: for each pair the difference of accuracy on every task, of the bits for each byte of a public task's right answers and
+of bits per held-out byte, its standard error, its interval and the verdict. Items and documents are compared one by one, so that what is hard for both does not count. And `slices`: what
 each model takes of the held-out text by source and by language.
 """
 
@@ -24,10 +24,12 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.intervals import DIGITS, LEAST_DOCUMENTS, bootstrap_interval
 from crawl2llm.core.manifest import Manifest, pretty_json, task_of, write_atomically
 from crawl2llm.formats.public_tasks.measures import HEADLINES
+from crawl2llm.stages.evaluate.scores import BITS_PER_BYTE
 from crawl2llm.stages.evaluate.settings import CompareSettings
 from crawl2llm.stages.evaluate.slices import document_origins, slice_rows
 
 TEXT = "heldout_text"
+ANSWER_BITS = f".{BITS_PER_BYTE}"  # behind the name of a task: of its right answers
 
 
 def result_rows(manifest: Manifest, kind: str) -> list[dict[str, Any]]:
@@ -71,7 +73,8 @@ def compare_scores(
         stderr, low, high = bootstrap_interval(gains, table[:, 2], settings.resamples, settings.confidence, seed)
         fields |= {"stderr": stderr, "low": low, "high": high}
     rounded = {key: round(value, DIGITS) for key, value in fields.items()}
-    verdict = interval_verdict(fields["low"], fields["high"], name == TEXT) if "low" in fields else "unclear"
+    is_loss = name == TEXT or name.endswith(ANSWER_BITS)
+    verdict = interval_verdict(fields["low"], fields["high"], is_loss) if "low" in fields else "unclear"
     return {"measure": name, **rounded, "verdict": verdict, "documents": len(table)}
 
 
@@ -90,7 +93,9 @@ def text_difference(first: Manifest, second: Manifest, settings: CompareSettings
 
 
 def task_differences(first: Manifest, second: Manifest, settings: CompareSettings, salt: str) -> list[dict[str, Any]]:
-    """Accuracy on the items of each task that both answered, and how many only one of them has right."""
+    """Accuracy on the items of each task that both answered, and how many only one of them has right; and where it is known how many bits
+    for each byte of the right answer each took.
+    """
     first_rows = {(row["task"], row["id"]): row for row in result_rows(first, "items")}
     both: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
     for row in result_rows(second, "items"):
@@ -108,6 +113,12 @@ def task_differences(first: Manifest, second: Manifest, settings: CompareSetting
             "only_second": sum(b["right"] > a["right"] for a, b in both[task]),
         }
         comparisons.append({**(compare_scores(task, rows, settings, f"{salt} {task}") or {}), **more})
+        if all(BITS_PER_BYTE in row for pair in both[task] for row in pair):
+            name = f"{task}{ANSWER_BITS}"
+            bits = ((a["document"], a[BITS_PER_BYTE], b[BITS_PER_BYTE], 1.0) for a, b in both[task])
+            comparisons.append(
+                {**(compare_scores(name, bits, settings, f"{salt} {name}") or {}), "items": len(both[task])}
+            )
     return comparisons
 
 

@@ -7,6 +7,7 @@ from crawl2llm.training.template import Template
 from tests.unit.training.tiny_published import tiny_tokenizer
 
 SPELT = "<|im_end|>"
+TEMPLATE = Template.parse("Q: {question}\nA: {answer}")
 
 
 def with_turns() -> object:
@@ -31,7 +32,7 @@ def test_questions_that_spell_a_special_token_of_the_models_own_are_counted() ->
     tokenizer = with_turns()
     asked = {"question": "q", "choices": ["Yes.", "No."], "gold": 0}
     rows = [asked, {**asked, "question": "What is <end>?"}, {**asked, "choices": ["</s>", "No."]}]
-    (task,) = multiple_choice.question_tasks(rows, Template("Q: {question}\nA: {answer}"), tokenizer, 100)
+    (task,) = multiple_choice.question_tasks(rows, TEMPLATE, tokenizer, 100)
     assert len(task.rows) == 1 and task.left_out[multiple_choice.SPECIAL_TOKEN] == 2
-    (none,) = multiple_choice.question_tasks(rows[1:], Template("Q: {question}\nA: {answer}"), tokenizer, 100)
+    (none,) = multiple_choice.question_tasks(rows[1:], TEMPLATE, tokenizer, 100)
     assert "spells a special token" in (none.why_without_rows(100) or "")
