@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import command_line
+from crawl2llm.chain.model_registry import BASE
 from crawl2llm.chain.steps import NUMBERED, STEPS
 from crawl2llm.commands.compare.collect import load_record, run_record
 from crawl2llm.commands.compare.same_questions import incomparable_measures
@@ -244,6 +245,19 @@ def comparison_lines(comparison: Row) -> Iterator[str]:
     yield f"{len(comparison['same_files'])} of {len(comparison['seconds'])} steps have the same files, byte by byte"
 
 
+def noise_lines(model: Row | None) -> Iterator[str]:
+    """How far seeds of one setting are apart, by measure; nothing of settings with one seed each."""
+    from crawl2llm.stages.report.sweeps.tables import measure_name
+
+    rows = [(measure, measure["noise"]) for measure in (model["measures"] if model else ())]
+    known = [(measure, noise) for measure, noise in rows if noise["deviation"] is not None]
+    if known:
+        yield f"standard deviation between seeds ({known[0][1]['freedom']} degrees of freedom) beside the largest difference to main:"
+    for measure, noise in known:
+        largest = max((row["difference"] for row in measure["to_main"]), key=abs, default=0.0)
+        yield f"  {measure_name(measure['name'])}: {noise['deviation']:.4f}, {largest:+.4f}"
+
+
 def add_options(parser: command_line.Parser) -> None:
     command_line.add_configfile_option(
         parser, "the run's config: with it, results that variants share are found exactly"
@@ -264,6 +278,8 @@ def write_page(configfiles: list[str]) -> int:
         raise InputError(f"no variant has any result in {Path('results').absolute()}: run it first")
     write_atomically(PAGE.with_name("compare.json"), pretty_json(report))
     write_atomically(PAGE, variants.render(run, report, results_by_variant, ""))
+    for line in noise_lines(report["models"].get(BASE)):
+        print_line(line)
     missing = [row["name"] for row in report["variants"] if row["missing"] or row["damaged"]]
     print_line(
         f"{format_quantity(len(report['variants']), 'variant')} in {format_quantity(len(report['settings']), 'setting')}: {PAGE}"
