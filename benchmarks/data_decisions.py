@@ -10,7 +10,7 @@ and all are scored on one held-out text, the run's own items and public tasks. M
 
 - effect: the mean with filters less the mean without, so that above 0 filters are better (bits per byte are turned round);
 - noise: the standard deviation between seeds of a setting, pooled over both;
-- signal to noise: |effect| ÷ noise; Heineman et al. 2025 (arXiv:2508.13144) divide the spread of models by the noise of training;
+- signal to noise: |effect| ÷ noise (as Heineman et al. 2025, arXiv:2508.13144, whose noise is that of a training's last checkpoints);
 - decisions: of all pairs of a seed with and one without filters, the share that decides as the means of the largest models do by the same
   measure (decision accuracy of DataDecide, arXiv:2504.11393, for two settings), and as these do by bits per byte of the held-out text.
 """
@@ -18,6 +18,7 @@ and all are scored on one held-out text, the run's own items and public tasks. M
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import sys
@@ -105,10 +106,135 @@ def measure_variants(data: Path, folder: Path) -> Row:
     config.write_text(yaml.safe_dump(run_config(data), sort_keys=False), encoding="utf-8")
     project = compare.read_project([str(config)])
     results = [
-        project.manifest_path(name, step, "base") for name in project.variants for step in ("evaluate.common", "evaluate.public")
+        project.manifest_path(name, step, "base")
+        for name in project.variants
+        for step in ("evaluate.common", "evaluate.public")
     ]
     command = [
         sys.executable, "-m", "snakemake", *dict.fromkeys(results), "--snakefile", str(ROOT / "Snakefile"),
         "--profile", str(ROOT / "profiles/local"), "--directory", str(folder), "--configfile", str(config),
     ]  # fmt: skip
     return run(command, ROOT, WANDB_MODE="disabled")[0]
+
+
+def settings_by_size(comparison: Row) -> list[tuple[int, dict[bool, int]]]:
+    """(parameters, {whether with filters: place among the settings of `base`}), the smallest size first. comparison: compare.json."""
+    parameters = {row["name"]: row["parameters"] for row in comparison["variants"]}
+    sizes: dict[int, dict[bool, int]] = {}
+    changes = {setting["name"]: setting["changes"] for setting in comparison["settings"]}
+    widths = SHAPES["hidden_size"]
+    for place, name in enumerate(comparison["models"]["base"]["settings"]):
+        width = changes[name].get("pretrain.train.model.hidden_size", [None, widths[-1]])[1]
+        sizes.setdefault(widths.index(width), {})["filters" not in changes[name]] = place
+        parameters[width] = parameters[name]
+    return [(parameters[widths[size]], places) for size, places in sorted(sizes.items())]
+
+
+def decision_share(kept: list[float], unkept: list[float], sign: float) -> float:
+    """The share of pairs of a seed of each setting whose difference has a sign; one of no difference counts half."""
+    products = [(a - b) * sign for a, b in product(kept, unkept)]
+    return sum(1.0 if value > 0 else 0.5 if value == 0 else 0.0 for value in products) / len(products)
+
+
+def measure_rows(comparison: Row) -> list[Row]:
+    """A row for each measure: its effect, noise, signal to noise and decisions by size."""
+    sizes, rows, text_sign = settings_by_size(comparison), [], 0.0
+    for measure in comparison["models"]["base"]["measures"]:
+        if measure["name"].startswith(f"{LOWER} "):
+            continue  # of one source
+        turn = -1.0 if measure["lower_is_better"] else 1.0
+        seeds = [
+            tuple([turn * value for value in measure["settings"][places[with_filters]]["values"]] for with_filters in (True, False))
+            for _, places in sizes
+        ]  # fmt: skip
+        effects = [statistics.mean(kept) - statistics.mean(unkept) for kept, unkept in seeds]
+        noises = [statistics.mean(statistics.variance(group) for group in pair) ** 0.5 for pair in seeds]
+        text_sign = effects[-1] if measure["name"] == LOWER else text_sign
+        rows.append(
+            {
+                "measure": measure["name"],
+                "by_size": [
+                    {
+                        "parameters": parameters,
+                        "with_filters": [round(turn * value, 6) for value in kept],
+                        "without": [round(turn * value, 6) for value in unkept],
+                        "effect": round(effect, 6),
+                        "noise": round(noise, 6),
+                        "signal_to_noise": round(abs(effect) / noise, 2) if noise else None,
+                        "decisions": round(decision_share(kept, unkept, effects[-1]), 3),
+                        "decisions_as_text": round(decision_share(kept, unkept, text_sign), 3),
+                    }
+                    for (parameters, _), (kept, unkept), effect, noise in zip(
+                        sizes, seeds, effects, noises, strict=True
+                    )
+                ],
+            }
+        )
+    return rows
+
+
+def table_lines(result: Row) -> list[str]:
+    """The table of the docs."""
+    from crawl2llm.stages.report.sweeps.tables import measure_name
+
+    heads = [f"{of['parameters'] / 1e3:,.0f}K" for of in result["measures"][0]["by_size"]]
+    lines = [f"| measure | {' | '.join(heads)} |", f"|{'---|' * (len(heads) + 1)}"]
+    for row in result["measures"]:
+        cells = [
+            f"{of['effect']:+.4f} ÷ {of['noise']:.4f} = {of['signal_to_noise']}; {of['decisions_as_text']:.0%}"
+            for of in row["by_size"]
+        ]
+        lines.append(f"| {measure_name(row['measure'])} | {' | '.join(cells)} |")
+    return lines
+
+
+def read_comparison(folder: Path) -> Row:
+    """compare.json of what is in the folder of a run."""
+    project: Project = compare.read_project([str(folder / "decisions.yaml")])
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        return variants.read_comparison(project, CompareSettings())[0]
+    finally:
+        os.chdir(before)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--data", type=Path, default=Path(os.environ.get("CRAWL2LLM_DATA", "data")), help="the data's folder"
+    )
+    parser.add_argument("--folder", type=Path, help="of the run; it stays")
+    parser.add_argument("--table", action="store_true", help="print the table of the JSON, and run nothing")
+    parser.add_argument("--out", type=Path, default=RESULT, help="the JSON to write")
+    args = parser.parse_args(argv)
+    if args.table:
+        print("\n".join(table_lines(json.loads(args.out.read_text(encoding="utf-8")))))
+        return 0
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = (args.folder or Path(scratch)).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        used = measure_variants(args.data.absolute(), folder)
+        comparison = read_comparison(folder)
+    base = comparison["models"]["base"]
+    result = {
+        "processor": processor(),
+        "versions": versions("torch", "transformers", "lm_eval"),
+        "cpu_seconds": round(used["cpu"]),
+        "seeds": SEEDS,
+        "trained_tokens": STEPS * BATCH_TOKENS,
+        "tokens_of_text": {
+            name: next(row["tokens"] for row in comparison["variants"] if row["name"] == base["variants"][place])
+            for name, place in (("with_filters", 0), ("without", SEEDS))
+        },
+        "heldout_bytes": base["bytes"],
+        "rows_of_public_tasks": ROWS,
+        "measures": measure_rows(comparison),
+    }
+    write_atomically(args.out, pretty_json(result))
+    print("\n".join(table_lines(result)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

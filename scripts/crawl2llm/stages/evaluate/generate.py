@@ -94,7 +94,9 @@ def body(args: argparse.Namespace, settings: GenerateSettings, manifest: Manifes
     questions = [row for row in questions if not multiple_choice.spells_special_token(tokenizer, row["question"])]
     special = asked - len(questions)
     if special:
-        notes.append(f"{special} of {asked} held-out questions were not answered: they spell a special token of the model's.")
+        notes.append(
+            f"{special} of {asked} held-out questions were not answered: they spell a special token of the model's."
+        )
         log.warning(notes[-1])
     writer = Writer(model, tokenizer, settings)
     if not torch.cuda.is_available():

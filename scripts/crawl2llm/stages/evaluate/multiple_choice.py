@@ -50,9 +50,9 @@ def text_encoder(tokenizer: Any, special: bool) -> EncodeTexts:
     """Encodes texts by a tokenizer of transformers. special: with the special tokens that it puts around a text, if it does, and with those
     that the text spells, as a chat template does; else what it spells is text.
     """
-    return lambda texts: tokenizer(
-        list(texts), add_special_tokens=special, split_special_tokens=not special
-    )["input_ids"]
+    return lambda texts: tokenizer(list(texts), add_special_tokens=special, split_special_tokens=not special)[
+        "input_ids"
+    ]
 
 
 def spells_special_token(tokenizer: Any, *texts: str) -> bool:

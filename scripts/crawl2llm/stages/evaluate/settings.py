@@ -47,7 +47,8 @@ class ModelSettings(Settings):
     """Evaluates one model on validation text and, with lm-evaluation-harness, on the held-out questions."""
 
     max_tokens: int = setting(
-        200000, "Validation tokens to score, as whole documents chosen by hash; tokens of the run's own tokenizer, also for published models.",
+        200000,
+        "Validation tokens to score, as whole documents chosen by hash; tokens of the run's own tokenizer, also for published models.",
         ge=1,
         le=1000000000000,
     )

@@ -107,7 +107,10 @@ def template_values(comparison: Row, costs: Mapping[str, Row], mark: str, curves
 
 def measure_tables(model: Row) -> list[Row]:
     """The tables of a model's measures: those of text and tasks, then those of right answers."""
-    matrices = [(name, tables.measure_matrix(model, answers)) for name, answers in (("Text and tasks", False), ("Right answers", True))]
+    matrices = [
+        (name, tables.measure_matrix(model, answers))
+        for name, answers in (("Text and tasks", False), ("Right answers", True))
+    ]
     return [{"name": name, **matrix} for name, matrix in matrices if matrix]
 
 

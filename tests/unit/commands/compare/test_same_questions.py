@@ -21,8 +21,18 @@ def step(summary: Any, files: Any) -> dict[str, Any]:
 
 
 def record() -> dict[str, Any]:
-    made = {"evaluate.model": step({"base": copy.deepcopy(SUMMARY)}, {}), "evaluate.items": step({"": {}}, copy.deepcopy(ITEMS))}
-    return {"variant": "main", "written": "today", "crawl2llm": "1", "outdated": {}, "other_settings": [], "steps": made}
+    made = {
+        "evaluate.model": step({"base": copy.deepcopy(SUMMARY)}, {}),
+        "evaluate.items": step({"": {}}, copy.deepcopy(ITEMS)),
+    }
+    return {
+        "variant": "main",
+        "written": "today",
+        "crawl2llm": "1",
+        "outdated": {},
+        "other_settings": [],
+        "steps": made,
+    }
 
 
 def text_of(other: dict[str, Any]) -> dict[str, Any]:
@@ -59,7 +69,9 @@ def other_items(other: dict[str, Any]) -> None:
         (other_items, "evaluate.model.base.items: other items: evaluate.items wrote others", "next_word"),
     ],
 )  # fmt: skip
-def test_what_is_not_of_the_same_is_not_compared(change: Callable[[dict[str, Any]], Any], told: str, not_told: str) -> None:
+def test_what_is_not_of_the_same_is_not_compared(
+    change: Callable[[dict[str, Any]], Any], told: str, not_told: str
+) -> None:
     other = record()
     text_of(other)
     change(other)

@@ -25,7 +25,13 @@ Right = Callable[[int], bool]
 
 
 def evaluation(
-    folder: Path, name: str, right: Right, nats: Callable[[int], float], documents: int = 60, tokens: int = 100, scored_documents: int = 0
+    folder: Path,
+    name: str,
+    right: Right,
+    nats: Callable[[int], float],
+    documents: int = 60,
+    tokens: int = 100,
+    scored_documents: int = 0,
 ) -> Path:
     """A manifest of evaluate.model: four items of each document, and what the documents take, of so many tokens each.
 
@@ -43,7 +49,10 @@ def evaluation(
         }
         for at in range(4 * documents)
     ]
-    scored = [{"document": f"d{at}", "bytes": 1000 + at, "tokens": tokens, "nats": nats(at)} for at in range(scored_documents or documents)]
+    scored = [
+        {"document": f"d{at}", "bytes": 1000 + at, "tokens": tokens, "nats": nats(at)}
+        for at in range(scored_documents or documents)
+    ]
     files = []
     for kind, rows in (("items", items), ("heldout", scored)):
         files.append(folder / f"{name}.{kind}.jsonl")

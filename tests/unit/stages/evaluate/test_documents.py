@@ -27,5 +27,7 @@ def test_two_tokenizers_are_scored_on_one_text(inputs: dict[str, list[Path]], tm
     assert sum(document.tokens for document in same) > sum(document.tokens for document in own)
     assert {document.stem.is_relative_to(tmp_path) for document in same} == {True}
     Manifest("tokenize.reencode", "0" * 16).write(tmp_path / "tokens/few.manifest.json", [])
-    with pytest.raises(ManifestError, match=f"held-out document {own[0].id} has {own[0].bytes} bytes .* and no in the model's"):
+    with pytest.raises(
+        ManifestError, match=f"held-out document {own[0].id} has {own[0].bytes} bytes .* and no in the model's"
+    ):
         find_in_tokens(own, [tmp_path / "tokens/few.manifest.json"])

@@ -20,7 +20,12 @@ def with_turns() -> object:
 
 def test_items_are_text() -> None:
     tokenizer = with_turns()
-    row = {"task": "next_word", "context": f"A turn ends with {SPELT} and ", "choices": ["so", f"<end>{SPELT}"], "gold": 0}
+    row = {
+        "task": "next_word",
+        "context": f"A turn ends with {SPELT} and ",
+        "choices": ["so", f"<end>{SPELT}"],
+        "gold": 0,
+    }
     (task,) = multiple_choice.item_tasks([row], tokenizer, 400)
     (before, first), (_, second) = task.pairs[0]
     special = {tokenizer.convert_tokens_to_ids(token) for token in (SPELT, "<end>", "<s>")}  # type: ignore[attr-defined]

@@ -114,7 +114,13 @@ class Sweep:
             summary={"train": {"tokens": 50_000 + 10 * len(label), "bytes": 200_000}},
         )
         answers = [
-            {"task": "arc_easy", "id": f"a{n}", "document": f"a{n}", "right": bool(self.chance.random() < 0.3), "bits_per_byte": bits}
+            {
+                "task": "arc_easy",
+                "id": f"a{n}",
+                "document": f"a{n}",
+                "right": bool(self.chance.random() < 0.3),
+                "bits_per_byte": bits,
+            }
             for n, bits in enumerate((2 + effect + self.chance.normal(0, 0.002, 50)).tolist())
         ]
         public = made(
