@@ -31,7 +31,7 @@ def _shared_summaries(a: Row, b: Row, step: str) -> Iterator[tuple[str, Row, Row
 
 def _of_other_text(a: Row, b: Row) -> Iterator[tuple[str, str]]:
     for key, first, second in _shared_summaries(a, b, "evaluate.model"):
-        texts = [summary.get("heldout_text") for summary in (first, second)]
+        texts: list[Row] = [summary.get("heldout_text") or {} for summary in (first, second)]
         if not all(texts):
             continue
         sizes = [{name: text[name] for name in ("documents", "bytes")} for text in texts]

@@ -2,7 +2,8 @@
 
 Writes `<model>.heldout.jsonl` (`document, source, bytes, nats`, in the order of a hash) and `<model>.items.jsonl` (`task, id, document,
 right`, and `bits_per_byte` of the right choice); of `base`, where evaluate.curve draws a learning curve, `base.curve.jsonl` (`step,
-tokens, bits_per_byte, by_source`) of its checkpoints on the same documents. The choice of documents depends on no tokenizer; `set` in the summary is a digest of them.
+tokens, bits_per_byte, by_source`) of its checkpoints on the same documents. The choice of documents depends on no tokenizer; `set` in the
+summary is a digest of them.
 """
 
 from __future__ import annotations

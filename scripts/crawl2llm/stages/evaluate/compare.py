@@ -1,8 +1,8 @@
 """Compare all models of a run, pairwise, on what both answered: better, worse, or no significant difference.
 
 Writes compare.json: for each pair the difference of accuracy on every task, of the bits for each byte of a public task's right answers and
-of bits per held-out byte, its standard error, its interval and the verdict. Items and documents are compared one by one, so that what is hard for both does not count. And `slices`: what
-each model takes of the held-out text by source and by language.
+of bits per held-out byte, its standard error, its interval and the verdict. Items and documents are compared one by one, so that what is
+hard for both does not count. And `slices`: what each model takes of the held-out text by source and by language.
 """
 
 from __future__ import annotations
@@ -161,8 +161,8 @@ def check_same_text(rows_by_model: dict[str, list[dict[str, Any]]]) -> None:
     for name, sizes in texts.items():
         if sizes != texts[first]:
             raise InputError(
-                f"evaluate.model scored {first} on {describe_text(texts[first])} and {name} on {describe_text(sizes)}, not the same: remove "
-                "the manifests of evaluate.model, and run again"
+                f"evaluate.model scored {first} on {describe_text(texts[first])} and {name} on {describe_text(sizes)}, not the same: "
+                "remove the manifests of evaluate.model, and run again"
             )
 
 

@@ -68,8 +68,8 @@ def find_in_tokens(documents: list[Document], manifests: Iterable[Path]) -> list
         size = places[document.id].bytes if document.id in places else "no"
         if size != document.bytes:
             raise ManifestError(
-                f"the held-out document {document.id} has {document.bytes} bytes in {document.stem}.docs.parquet, and {size} in the model's "
-                "own tokens: remove the manifests of tokenize.encode and tokenize.reencode, and run again"
+                f"the held-out document {document.id} has {document.bytes} bytes in {document.stem}.docs.parquet, and {size} in the "
+                "model's own tokens: remove the manifests of tokenize.encode and tokenize.reencode, and run again"
             )
     return [places[document.id] for document in documents]
 

@@ -22,8 +22,8 @@ TITLES = {
 
 
 def task_title(task: str) -> str:
-    """`HellaSwag` of `hellaswag`, `HellaSwag, bits per byte` of `hellaswag.bits_per_byte`, `CORE: jeopardy` of `core.jeopardy`; of what is no
-    public task, such as a file, its own name.
+    """`HellaSwag` of `hellaswag`, `HellaSwag, bits per byte` of `hellaswag.bits_per_byte`, `CORE: jeopardy` of `core.jeopardy`; of what is
+    no public task, such as a file, its own name.
     """
     if task.endswith(ANSWER_BITS):
         return f"{task_title(task.removesuffix(ANSWER_BITS))}, bits per byte"

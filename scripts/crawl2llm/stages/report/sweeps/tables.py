@@ -159,8 +159,10 @@ def p_text(p_value: float | None) -> str:
 
 
 def measure_matrix(model: Row, answers: bool = False) -> Row | None:
-    """Settings by measures, those of right answers or all others; None if there are none: `heads`, rows of (name, cells): the difference to main and its error, marked by its verdict, and the spread
-    between the seeds of the setting; and `noise`, the cells of a last row: that of all settings.
+    """Settings by measures, those of right answers or all others; None if there are none.
+
+    `heads`; `rows` of (name, cells): the difference to main and its error, marked by its verdict, and the spread between the setting's
+    seeds; `noise`, the cells of a last row: that of all settings.
     """
     measures = [measure for measure in model["measures"] if measure["name"].startswith(scores.ANSWERS) == answers]
     rows = []

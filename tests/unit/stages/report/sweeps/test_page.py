@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from crawl2llm.commands.compare.command import noise_lines
 from crawl2llm.core.manifest import ManifestError
 from crawl2llm.core.root import ROOT
-from crawl2llm.commands.compare.command import noise_lines
 from crawl2llm.stages.report import variants
 from crawl2llm.stages.report.settings import CompareSettings
 from crawl2llm.stages.report.sweeps import analysis
