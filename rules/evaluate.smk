@@ -18,6 +18,7 @@ rule evaluate_model:
         model=model(),
         pairs=manifest("finetune.pairs"),
         tokens=tokens(),
+        heldout=manifests("tokenize.encode"),
         tasks=manifest("evaluate.items"),
     output:
         result("evaluate.model"),

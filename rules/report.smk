@@ -40,7 +40,7 @@ rule report_render:
 rule report_compare:
     """compare.json: all variants, their differences with verdicts; of main, if the run has variants."""
     input:
-        manifests_of_all_variants("report.render", "evaluate.common"),
+        manifests_of_all_variants("report.render", "evaluate.common", "evaluate.public"),
     output:
         result("report.compare"),
         figure("report.compare", "compare.html", "compare", "all variants compared"),

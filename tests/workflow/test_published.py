@@ -82,6 +82,7 @@ def test_a_run_from_a_published_model(copy_of: Callable[[], Path], tiny: Path, t
     }
     text = {name: evaluation["heldout_text"] for name, evaluation in evaluations.items()}
     assert text["tiny"]["tokens"] == text["tuned"]["tokens"] != text["base"]["tokens"]
+    assert len({(part["documents"], part["bytes"]) for part in text.values()}) == 1  # bits per byte of one text
     assert all(evaluation["items"] for evaluation in evaluations.values())
     tuned = Manifest.read(results / "finetune/train/tuned.manifest.json")
     assert tuned.summary["heldout_loss_after"] < tuned.summary["heldout_loss_before"]

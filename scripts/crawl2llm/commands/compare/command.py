@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from crawl2llm.chain import command_line
+from crawl2llm.chain.model_registry import BASE
 from crawl2llm.chain.steps import NUMBERED, STEPS
 from crawl2llm.commands.compare.collect import load_record, run_record
+from crawl2llm.commands.compare.same_questions import incomparable_measures
 from crawl2llm.core.console import format_quantity, print_line
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import pretty_json, write_atomically
@@ -87,6 +89,7 @@ def compare_records(record_a: Row, record_b: Row) -> Row:
             *({step: summary_sums(of[step]["summary"]) for step in whole if _is_by_shard(step)} for of in (a, b))
         ),
         "measures": differing_values(*_both_summaries(a, b, whole, partial)),
+        "incomparable": incomparable_measures(a, b),
         "seconds": {step: [a[step]["seconds"], b[step]["seconds"]] for step in both},
         "same_files": [step for step in both if a[step]["files"] == b[step]["files"]],
     }
@@ -229,12 +232,30 @@ def comparison_lines(comparison: Row) -> Iterator[str]:
     measures = {
         key: value
         for key, value in comparison["measures"].items()
-        if key.rpartition(".")[2] in SHOWN_MEASURES and not _has_numbered_tasks(".".join(key.split(".")[:2]))
+        if key.rpartition(".")[2] in SHOWN_MEASURES
+        and not _has_numbered_tasks(".".join(key.split(".")[:2]))
+        and not any(f"{key}.".startswith(f"{beginning}.") for beginning in comparison["incomparable"])
     }
     yield from section_lines("measures", comparison["sums"] | measures)
+    if comparison["incomparable"]:
+        yield "not compared:"
+        yield from (f"  {beginning}: {why}" for beginning, why in comparison["incomparable"].items())
     seconds = [sum(values[side] or 0 for values in comparison["seconds"].values()) for side in (0, 1)]
     yield f"seconds of all tasks: {seconds[0]:,.0f} → {seconds[1]:,.0f}"
     yield f"{len(comparison['same_files'])} of {len(comparison['seconds'])} steps have the same files, byte by byte"
+
+
+def noise_lines(model: Row | None) -> Iterator[str]:
+    """How far seeds of one setting are apart, by measure; nothing of settings with one seed each."""
+    from crawl2llm.stages.report.sweeps.tables import measure_name
+
+    rows = [(measure, measure["noise"]) for measure in (model["measures"] if model else ())]
+    known = [(measure, noise) for measure, noise in rows if noise["deviation"] is not None]
+    if known:
+        yield f"standard deviation between seeds ({known[0][1]['freedom']} degrees of freedom) beside the largest difference to main:"
+    for measure, noise in known:
+        largest = max((row["difference"] for row in measure["to_main"]), key=abs, default=0.0)
+        yield f"  {measure_name(measure['name'])}: {noise['deviation']:.4f}, {largest:+.4f}"
 
 
 def add_options(parser: command_line.Parser) -> None:
@@ -257,6 +278,8 @@ def write_page(configfiles: list[str]) -> int:
         raise InputError(f"no variant has any result in {Path('results').absolute()}: run it first")
     write_atomically(PAGE.with_name("compare.json"), pretty_json(report))
     write_atomically(PAGE, variants.render(run, report, results_by_variant, ""))
+    for line in noise_lines(report["models"].get(BASE)):
+        print_line(line)
     missing = [row["name"] for row in report["variants"] if row["missing"] or row["damaged"]]
     print_line(
         f"{format_quantity(len(report['variants']), 'variant')} in {format_quantity(len(report['settings']), 'setting')}: {PAGE}"

@@ -1,13 +1,15 @@
 """Score one model on what the variants of a run are compared on: documents that main holds out, and main's items, the same for all.
 
 Writes `<model>.heldout.jsonl` (`document, source, bytes, nats`, in the order of a hash) and `<model>.items.jsonl` (`task, id, document,
-right`); of `base`, where evaluate.curve draws a learning curve, `base.curve.jsonl` (`step, tokens, bits_per_byte, by_source`) of its
-checkpoints on the same documents. The choice of documents depends on no tokenizer; `set` in the summary is a digest of them.
+right`, and `bits_per_byte` of the right choice); of `base`, where evaluate.curve draws a learning curve, `base.curve.jsonl` (`step,
+tokens, bits_per_byte, by_source`) of its checkpoints on the same documents. The choice of documents depends on no tokenizer; `set` in the
+summary is a digest of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,11 @@ from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, canonical_json, digest, json_lines, task_of, write_atomically
 from crawl2llm.core.settings import setting
+from crawl2llm.formats.public_tasks.measures import DIGITS
 from crawl2llm.stages.evaluate import harness, multiple_choice
 from crawl2llm.stages.evaluate.curve import add_options, visit_checkpoints
 from crawl2llm.stages.evaluate.heldout_loss import measure_heldout
+from crawl2llm.stages.evaluate.scores import BITS_PER_BYTE
 from crawl2llm.stages.evaluate.settings import CommonSettings
 from crawl2llm.stages.evaluate.shared_text import Text, choose_texts, encode_texts, texts_digest
 from crawl2llm.training import quantized_weights
@@ -80,6 +84,11 @@ def curve_points(args: argparse.Namespace, step_interval: int, scorer: Scorer) -
     return points
 
 
+def right_choice_bits(row: Row, nats: list[float]) -> float:
+    """Bits for each byte of an item's right choice, with six decimals. nats: the log-likelihood of each choice."""
+    return round(-nats[row["gold"]] / math.log(2) / len(row["choices"][row["gold"]].encode()), DIGITS)
+
+
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
     harness.go_offline()
     import torch
@@ -110,9 +119,12 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
     for note in notes:
         log.warning("%s", note)
 
+    rows_by_id = {row["id"]: row for row in rows}
+    for line in item_lines:
+        line[BITS_PER_BYTE] = right_choice_bits(rows_by_id[line["id"]], line["log_likelihoods"])
     columns = {
         "heldout": (lines, ("document", "source", "bytes", "nats")),
-        "items": (item_lines, ("task", "id", "document", "right")),
+        "items": (item_lines, ("task", "id", "document", "right", BITS_PER_BYTE)),
     }
     if settings.curve and texts:
         columns["curve"] = (

@@ -1,8 +1,8 @@
 """Compare all models of a run, pairwise, on what both answered: better, worse, or no significant difference.
 
-Writes compare.json: for each pair the difference of accuracy on every task and of bits per held-out byte, its standard error, its
-interval and the verdict. Items and documents are compared one by one, so that what is hard for both does not count. And `slices`: what
-each model takes of the held-out text by source and by language.
+Writes compare.json: for each pair the difference of accuracy on every task, of the bits for each byte of a public task's right answers and
+of bits per held-out byte, its standard error, its interval and the verdict. Items and documents are compared one by one, so that what is
+hard for both does not count. And `slices`: what each model takes of the held-out text by source and by language.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ import numpy as np
 
 from crawl2llm.chain.model_registry import BASE, UNTRAINED
 from crawl2llm.chain.step_program import Program
-from crawl2llm.core.console import log
+from crawl2llm.core.console import format_quantity, log
+from crawl2llm.core.errors import InputError
 from crawl2llm.core.intervals import DIGITS, LEAST_DOCUMENTS, bootstrap_interval
 from crawl2llm.core.manifest import Manifest, pretty_json, task_of, write_atomically
 from crawl2llm.formats.public_tasks.measures import HEADLINES
+from crawl2llm.stages.evaluate.scores import BITS_PER_BYTE
 from crawl2llm.stages.evaluate.settings import CompareSettings
 from crawl2llm.stages.evaluate.slices import document_origins, slice_rows
 
 TEXT = "heldout_text"
+ANSWER_BITS = f".{BITS_PER_BYTE}"  # behind the name of a task: of its right answers
 
 
 def result_rows(manifest: Manifest, kind: str) -> list[dict[str, Any]]:
@@ -70,7 +73,8 @@ def compare_scores(
         stderr, low, high = bootstrap_interval(gains, table[:, 2], settings.resamples, settings.confidence, seed)
         fields |= {"stderr": stderr, "low": low, "high": high}
     rounded = {key: round(value, DIGITS) for key, value in fields.items()}
-    verdict = interval_verdict(fields["low"], fields["high"], name == TEXT) if "low" in fields else "unclear"
+    is_loss = name == TEXT or name.endswith(ANSWER_BITS)
+    verdict = interval_verdict(fields["low"], fields["high"], is_loss) if "low" in fields else "unclear"
     return {"measure": name, **rounded, "verdict": verdict, "documents": len(table)}
 
 
@@ -89,7 +93,9 @@ def text_difference(first: Manifest, second: Manifest, settings: CompareSettings
 
 
 def task_differences(first: Manifest, second: Manifest, settings: CompareSettings, salt: str) -> list[dict[str, Any]]:
-    """Accuracy on the items of each task that both answered, and how many only one of them has right."""
+    """Accuracy on the items of each task that both answered, and how many only one of them has right; and where it is known how many bits
+    for each byte of the right answer each took.
+    """
     first_rows = {(row["task"], row["id"]): row for row in result_rows(first, "items")}
     both: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
     for row in result_rows(second, "items"):
@@ -107,6 +113,12 @@ def task_differences(first: Manifest, second: Manifest, settings: CompareSetting
             "only_second": sum(b["right"] > a["right"] for a, b in both[task]),
         }
         comparisons.append({**(compare_scores(task, rows, settings, f"{salt} {task}") or {}), **more})
+        if all(BITS_PER_BYTE in row for pair in both[task] for row in pair):
+            name = f"{task}{ANSWER_BITS}"
+            bits = ((a["document"], a[BITS_PER_BYTE], b[BITS_PER_BYTE], 1.0) for a, b in both[task])
+            comparisons.append(
+                {**(compare_scores(name, bits, settings, f"{salt} {name}") or {}), "items": len(both[task])}
+            )
     return comparisons
 
 
@@ -142,12 +154,30 @@ def score_differences(first: Manifest, second: Manifest, settings: CompareSettin
     return [{**comparison, "items": len(both)}] if comparison else []
 
 
+def check_same_text(rows_by_model: dict[str, list[dict[str, Any]]]) -> None:
+    """Raise InputError for models whose held-out rows are not of the same documents: their bits per byte say nothing of each other."""
+    texts = {name: {row["document"]: row["bytes"] for row in rows} for name, rows in rows_by_model.items()}
+    first = next(iter(texts), "")
+    for name, sizes in texts.items():
+        if sizes != texts[first]:
+            raise InputError(
+                f"evaluate.model scored {first} on {describe_text(texts[first])} and {name} on {describe_text(sizes)}, not the same: "
+                "remove the manifests of evaluate.model, and run again"
+            )
+
+
+def describe_text(sizes: dict[str, int]) -> str:
+    """How many documents and bytes. sizes: in bytes, by document."""
+    return f"{format_quantity(len(sizes), 'held-out document')} of {sum(sizes.values()):,} bytes"
+
+
 def body(args: argparse.Namespace, settings: CompareSettings, manifest: Manifest) -> list[Path]:
     evaluations = {task_of(path): Manifest.read(path) for path in args.evaluations}
     public = {task_of(path): Manifest.read(path) for path in args.public}
     generations = {task_of(path): Manifest.read(path) for path in args.generated}
     judgements = {task_of(path): Manifest.read(path) for path in args.judged}
     documents = {name: int(evaluation.counts.get("kept", 0)) for name, evaluation in evaluations.items()}
+    check_same_text({name: result_rows(evaluation, "heldout") for name, evaluation in evaluations.items()})
     evaluations.pop(UNTRAINED, None)  # what any training is better than
     names = sorted(evaluations, key=lambda name: (name != BASE, name))  # whatever order the config has them in
     pairs = []

@@ -12,13 +12,23 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from crawl2llm.core.manifest import Manifest, ManifestError
+from crawl2llm.core.manifest import Manifest, ManifestError, canonical_json, digest
 from crawl2llm.formats.documents import rows, uniform_hash
 from crawl2llm.formats.megatron import most_open_datasets, open_indexed
 from crawl2llm.training.heldout import Document
 
 LONGEST = 32_768  # tokens of a document that are read as text: a book is as good as its beginning
 Ids = npt.NDArray[np.int64]  # shape [tokens]
+
+
+def encoded_rows(manifests: Iterable[Path], split: str) -> Iterator[tuple[Path, str, dict[str, Any]]]:
+    """(stem of .bin and .idx, source, row of .docs.parquet) of every document of a split, by the manifests of a step that encodes."""
+    for path in sorted(manifests):
+        manifest = Manifest.read(path)
+        for name in sorted(n for n in manifest.files if n.startswith(f"{split}/") and n.endswith(".docs.parquet")):
+            file = manifest.file(name)
+            stem, source = file.with_name(file.name.removesuffix(".docs.parquet")), "/".join(name.split("/")[1:-1])
+            yield from ((stem, source, row) for row in rows(file))
 
 
 def choose_by_hash(
@@ -30,22 +40,43 @@ def choose_by_hash(
     """
     heap: list[tuple[float, str, Document]] = []  # the last document first
     total_size = number = 0
-    for path in sorted(manifests):
-        manifest = Manifest.read(path)
-        for name in sorted(n for n in manifest.files if n.startswith(f"{split}/") and n.endswith(".docs.parquet")):
-            file = manifest.file(name)
-            stem, source = file.with_name(file.name.removesuffix(".docs.parquet")), "/".join(name.split("/")[1:-1])
-            for row in rows(file):
-                number += 1
-                rank = uniform_hash(seed, row["id"], salt)
-                if heap and total_size >= limit and (-rank, row["id"]) < heap[0][:2]:
-                    continue  # as it would fall out at once
-                document = Document(rank, stem=stem, source=source, **row)
-                heapq.heappush(heap, (-rank, document.id, document))
-                total_size += size(document)
-                while total_size - size(heap[0][2]) >= limit:
-                    total_size -= size(heapq.heappop(heap)[2])
+    for stem, source, row in encoded_rows(manifests, split):
+        number += 1
+        rank = uniform_hash(seed, row["id"], salt)
+        if heap and total_size >= limit and (-rank, row["id"]) < heap[0][:2]:
+            continue  # as it would fall out at once
+        document = Document(rank, stem=stem, source=source, **row)
+        heapq.heappush(heap, (-rank, document.id, document))
+        total_size += size(document)
+        while total_size - size(heap[0][2]) >= limit:
+            total_size -= size(heapq.heappop(heap)[2])
     return sorted(entry[2] for entry in heap), number
+
+
+def find_in_tokens(documents: list[Document], manifests: Iterable[Path]) -> list[Document]:
+    """The same validation documents, in the same order, where other tokens of them lie: those of a published model.
+
+    So models of several tokenizers are scored on one text, however many tokens each takes for it. manifests: of a step that encodes.
+    Raises ManifestError for a document that is not there, or is there with another number of bytes.
+    """
+    wanted = {document.id: document for document in documents}
+    places: dict[str, Document] = {}
+    for stem, source, row in encoded_rows(manifests, "validation"):
+        if row["id"] in wanted:
+            places[row["id"]] = Document(wanted[row["id"]].rank, stem=stem, source=source, **row)
+    for document in documents:
+        size = places[document.id].bytes if document.id in places else "no"
+        if size != document.bytes:
+            raise ManifestError(
+                f"the held-out document {document.id} has {document.bytes} bytes in {document.stem}.docs.parquet, and {size} in the "
+                "model's own tokens: remove the manifests of tokenize.encode and tokenize.reencode, and run again"
+            )
+    return [places[document.id] for document in documents]
+
+
+def documents_digest(documents: Iterable[Document]) -> str:
+    """A digest of the ids and sizes of documents, in their order: who scored the same text has the same."""
+    return digest(canonical_json([[document.id, document.bytes] for document in documents]))
 
 
 def document_tokens(documents: Iterable[Document], limit: int | None = None) -> Iterator[tuple[Document, Ids]]:

@@ -20,7 +20,7 @@ from crawl2llm.core.console import Progress, log
 from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, write_atomically
 from crawl2llm.formats.documents import uniform_hash
 from crawl2llm.formats.public_tasks.measures import DIGITS
-from crawl2llm.stages.evaluate import harness, overlap
+from crawl2llm.stages.evaluate import harness, multiple_choice, overlap
 from crawl2llm.stages.evaluate.settings import GenerateSettings
 from crawl2llm.training import memory, quantized_weights
 from crawl2llm.training.chat_layout import layout_for
@@ -90,6 +90,14 @@ def body(args: argparse.Namespace, settings: GenerateSettings, manifest: Manifes
     model, tokenizer = load_model(verify_weights(args.model)[1], settings.precision)
     quantized_weights.place_model(model)
     template = layout_for(template, tokenizer)
+    asked = len(questions)
+    questions = [row for row in questions if not multiple_choice.spells_special_token(tokenizer, row["question"])]
+    special = asked - len(questions)
+    if special:
+        notes.append(
+            f"{special} of {asked} held-out questions were not answered: they spell a special token of the model's."
+        )
+        log.warning(notes[-1])
     writer = Writer(model, tokenizer, settings)
     if not torch.cuda.is_available():
         memory.check_loaded("generation", model, (1, writer.context), memory_before, [], precision=settings.precision)
@@ -135,11 +143,11 @@ def body(args: argparse.Namespace, settings: GenerateSettings, manifest: Manifes
     for kind, file_rows in (("answers", answers), ("texts", texts)):
         files.append(args.manifest.with_name(f"{name}.{kind}.jsonl"))
         write_atomically(files[-1], json_lines(file_rows))
-    unanswered = len(rows) - len(questions)
+    dropped = {"not_asked": len(rows) - asked, "special_token": special}
     manifest.counts = {
         "in": len(rows),
         "kept": len(questions),
-        "dropped": {"not_asked": unanswered} if unanswered else {},
+        "dropped": {reason: number for reason, number in dropped.items() if number},
     }
     manifest.summary = {**{key: result[key] for key in ("answers", "samples", "notes")}, "examples": answers[:3]}
     return files

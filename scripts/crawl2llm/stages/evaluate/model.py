@@ -2,7 +2,8 @@
 
 Writes `<model>.evaluation.json`, `<model>.items.jsonl` and `<model>.heldout.jsonl`, the results by item and by document, and
 `<model>.samples.jsonl`. The model `untrained` has the shape of `base` and random weights; of it there are no samples. Loss is in
-nats a token, and in bits per byte, which compares models with different tokenizers. Questions are asked with the template of the
+nats a token, and in bits per byte, which compares models with different tokenizers: which documents are scored is decided by the run's
+own tokens, whatever the model's; `set` in the summary is a digest of them. Questions are asked with the template of the
 fine-tuning.
 What a small corpus does not have (validation text, enough questions) is left out: it is null in the result, and `notes` say why.
 """
@@ -23,6 +24,7 @@ from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, 
 from crawl2llm.formats import generation_speed
 from crawl2llm.formats.public_tasks.measures import QUESTIONS
 from crawl2llm.stages.evaluate import harness, multiple_choice
+from crawl2llm.stages.evaluate.documents import documents_digest, find_in_tokens
 from crawl2llm.stages.evaluate.heldout_loss import measure_heldout
 from crawl2llm.stages.evaluate.samples import sample_rows
 from crawl2llm.stages.evaluate.settings import ModelSettings
@@ -42,7 +44,9 @@ def body(args: argparse.Namespace, settings: ModelSettings, manifest: Manifest) 
     name = task_of(args.manifest)
     source, folder = verify_weights(args.model)
     rows, template = read_pairs(args.pairs, "heldout")
-    documents, available = choose_documents(args.tokens, settings.max_tokens, settings.seed)
+    documents, available = choose_documents(args.heldout, settings.max_tokens, settings.seed)
+    if {*args.tokens} != {*args.heldout}:
+        documents = find_in_tokens(documents, args.tokens)
     memory_before = free_memory.available_bytes()
     random = name == UNTRAINED
     model_and_tokenizer = (
@@ -138,6 +142,7 @@ def body(args: argparse.Namespace, settings: ModelSettings, manifest: Manifest) 
     }
     manifest.summary = {
         **{k: result[k] for k in ("parameters", "heldout_text", "questions", "items", "tasks", "notes")},
+        "set": documents_digest(documents),
         "samples": sample_lines[:8],
     }
     return files

@@ -12,13 +12,13 @@ from typing import Any
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.public_tasks.measures import QUESTIONS, measure_task, split_tokens
-from crawl2llm.training.question_cuts import cut_if_possible
+from crawl2llm.training.question_cuts import cut_if_possible, further_special_tokens
 from crawl2llm.training.template import Template
 
 Row = dict[str, Any]  # id, document, choices, gold, and `context`, which stands before the choices
 Pair = tuple[list[int], list[int]]  # the tokens given, the tokens scored
 EncodeTexts = Callable[[Sequence[str]], Sequence[Sequence[int]]]  # the ids of each text
-TOO_LONG, NO_TOKEN = "too_long", "no_token"
+TOO_LONG, NO_TOKEN, SPECIAL_TOKEN = "too_long", "no_token", "special_token"
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Task:
     rows: list[Row] = field(default_factory=list)
     delimiter: str = ""
     pairs: list[list[Pair]] = field(default_factory=list)
-    # By reason: a choice takes the whole context of the model or more, or has no token.
+    # By reason: a choice takes the whole context of the model or more, or has no token; a question or a choice spells a special token.
     left_out: Counter[str] = field(default_factory=lambda: Counter({TOO_LONG: 0}))
     cut: int = 0  # rows whose question is cut to fit the model's context
 
@@ -37,13 +37,29 @@ class Task:
         """Why no row of a task is put to the model, in words; None if one is, or if it never had any. context: in tokens."""
         if self.rows or not self.left_out.total():
             return None
-        fault = f"longer than the context of {context} tokens" if self.left_out[TOO_LONG] else "without a token"
-        return f"every one of its {self.left_out.total()} items has a choice {fault}"
+        faults = {
+            TOO_LONG: f"has a choice longer than the context of {context} tokens",
+            NO_TOKEN: "has a choice without a token",
+            SPECIAL_TOKEN: "spells a special token of the model's",
+        }
+        words = " or ".join(fault for reason, fault in faults.items() if self.left_out[reason])
+        return f"every one of its {self.left_out.total()} items {words}"
 
 
 def text_encoder(tokenizer: Any, special: bool) -> EncodeTexts:
-    """Encodes texts by a tokenizer of transformers. special: with the special tokens that it puts around a text, if it does."""
-    return lambda texts: tokenizer(list(texts), add_special_tokens=special)["input_ids"]
+    """Encodes texts by a tokenizer of transformers. special: with the special tokens that it puts around a text, if it does, and with those
+    that the text spells, as a chat template does; else what it spells is text.
+    """
+    return lambda texts: tokenizer(list(texts), add_special_tokens=special, split_special_tokens=not special)[
+        "input_ids"
+    ]
+
+
+def spells_special_token(tokenizer: Any, *texts: str) -> bool:
+    """Whether a text that is to stand in a chat template, whose special tokens are recognised, spells one of the model's own: a question
+    would end at an `<end>` that it tells of. finetune.pairs leaves out those of every vocabulary.
+    """
+    return any(token in text for token in further_special_tokens(tokenizer) for text in texts)
 
 
 def fill_tasks(tasks: Iterable[tuple[Task, Row]], encode: EncodeTexts, context: int, end: int) -> None:
@@ -94,7 +110,7 @@ def question_tasks(rows: list[Row], template: Template, tokenizer: Any, context:
     """The held-out questions of finetune.pairs, put as in fine-tuning, and a task of each file with labels; see `fill_tasks`.
 
     A question is cut as there if one of its choices would not fit behind it.
-    Those are left out, uncounted, that have too few other answers for a choice.
+    Those are left out, uncounted, that have too few other answers for a choice, and counted, that spell a special token of the model's own.
     """
     tasks = {QUESTIONS: Task(QUESTIONS, delimiter=template.delimiter)}
     task_rows: list[tuple[Task, Row]] = []
@@ -102,6 +118,9 @@ def question_tasks(rows: list[Row], template: Template, tokenizer: Any, context:
         if "choices" in row:
             name = row["of"] if "labels" in row else QUESTIONS
             task = tasks.setdefault(name, Task(name, delimiter=template.delimiter))
+            if spells_special_token(tokenizer, row["question"], *row["choices"]):
+                task.left_out[SPECIAL_TOKEN] += 1
+                continue
             choices = [template.completion(choice) for choice in row["choices"]]
             question = cut_if_possible(row["question"], template, tokenizer, context, choices)
             task.cut += question != row["question"]

@@ -211,6 +211,9 @@ def body(args: argparse.Namespace, settings: PublicSettings, manifest: Manifest)
         model, tokenizer = untrained_model(folder, settings.precision, settings.seed)
     else:
         model, tokenizer = load_model(folder, settings.precision)
+    tokenizer.split_special_tokens = (
+        True  # as everywhere: what an item spells is text, and the prompts have no chat template
+    )
     quantized_weights.place_model(model)
     context = context_of(model.config)
     if not torch.cuda.is_available():

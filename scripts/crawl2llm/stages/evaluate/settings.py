@@ -51,7 +51,10 @@ class ModelSettings(Settings):
     """Evaluates one model on validation text and, with lm-evaluation-harness, on the held-out questions."""
 
     max_tokens: int = setting(
-        200000, "Validation tokens to score, as whole documents chosen by hash.", ge=1, le=1000000000000
+        200000,
+        "Validation tokens to score, as whole documents chosen by hash; tokens of the run's own tokenizer, also for published models.",
+        ge=1,
+        le=1000000000000,
     )
     context: int | None = setting(None, "Window in tokens; null is the context length of the model.", ge=2, le=1048576)
     carry: Number = setting(0.5, "Share of a window that is text before the tokens it scores.", ge=0, le=0.9)

@@ -6,6 +6,7 @@ from crawl2llm.chain.filter_order import DECONTAMINATE, used_filters
 from crawl2llm.chain.model_registry import (
     BASE,
     BASE_STEP,
+    ENCODE_STEP,
     ENCODERS,
     LANGUAGE_MODELS,
     evaluated_models,
@@ -58,9 +59,11 @@ def public_settings(config: Config, task: str) -> Config:
 
 
 def reads_own_tokens(need: str, config: Config, task: str) -> bool:
-    """Of the steps that encode the corpus, the one in the tokens of the model; without a task those of any."""
+    """Of the steps that encode the corpus, the one in the run's own tokens, by which held-out text is chosen for every model, and the one
+    in the tokens of the model; without a task those of any.
+    """
     models = [task] if task else evaluated_models(config)
-    return is_encoder_for(models, need, config)
+    return need == ENCODE_STEP or is_encoder_for(models, need, config)
 
 
 def curve_of_base(config: Config, task: str) -> Config:
@@ -79,6 +82,7 @@ STEPS = {
             "model": LANGUAGE_MODELS,
             "pairs": "finetune.pairs",
             "tokens": ENCODERS,
+            "heldout": ENCODE_STEP,
             "tasks": "evaluate.items",
         },
         reads=reads_own_tokens,

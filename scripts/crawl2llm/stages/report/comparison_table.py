@@ -10,7 +10,7 @@ from crawl2llm.formats.run_records import Run
 from crawl2llm.stages.report import generation_table
 from crawl2llm.stages.report.models import model_title
 from crawl2llm.stages.report.page import format_percent, format_signed
-from crawl2llm.stages.report.public import is_public
+from crawl2llm.stages.report.public import ANSWER_BITS, is_public
 from crawl2llm.stages.report.public import task_title as public_name
 from crawl2llm.stages.report.tasks import NAMES
 
@@ -27,7 +27,7 @@ CLASSES = {"better": "gained", "worse": "lost", "unclear": "muted"}
 
 def difference_text(value: float, measure: str) -> str:
     """`+0.136` bits per byte, or as many digits as show that it is not zero: `−0.0004`; `−1.3` of percent."""
-    if measure != "heldout_text":
+    if measure != "heldout_text" and not measure.endswith(ANSWER_BITS):
         return format_signed(100 * value, 1)
     return format_signed(value, min(6, max(3, -math.floor(math.log10(abs(value))))) if value else 3)
 
@@ -98,8 +98,8 @@ def table(run: Run, parents: dict[str, str | None] | None = None) -> dict[str, A
         "rows": rows,
         "more": folded,
         "about": (
-            "The first model minus the second, on the items and documents that both answered: bits per byte, of which "
-            "less is better, and accuracy (ROUGE-L, chrF) in percent. Below it "
+            "The first model minus the second, on the items and documents that both answered: bits per byte (of held-out text, of "
+            "right answers), of which less is better, and accuracy (ROUGE-L, chrF) in percent. Below it "
             f"its {format_percent(confidence, 0)} interval by bootstrap over documents. "
             f"If the interval contains 0, there is no significant difference. Some {format_percent(1 - confidence, 0)} "
             "of so many comparisons lie outside it by chance alone."

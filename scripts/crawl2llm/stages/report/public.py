@@ -13,6 +13,7 @@ from crawl2llm.stages.report.tasks import accuracy_text, centered_text
 
 STEP = "evaluate.public"
 CORE = "core"
+ANSWER_BITS = ".bits_per_byte"  # in evaluate.compare behind the name of a task: of its right answers
 TITLES = {
     "hellaswag": "HellaSwag", "arc_easy": "ARC easy", "arc_challenge": "ARC challenge", "piqa": "PIQA", "winogrande": "WinoGrande",
     "lambada": "LAMBADA", "boolq": "BoolQ", "openbookqa": "OpenBookQA", "copa": "COPA", "commonsense_qa": "CommonsenseQA", "sciq": "SciQ",
@@ -22,13 +23,17 @@ TITLES = {
 
 
 def task_title(task: str) -> str:
-    """`HellaSwag` of `hellaswag`, `CORE: jeopardy` of `core.jeopardy`; of what is no public task, such as a file, its own name."""
+    """`HellaSwag` of `hellaswag`, `HellaSwag, bits per byte` of `hellaswag.bits_per_byte`, `CORE: jeopardy` of `core.jeopardy`; of what is
+    no public task, such as a file, its own name.
+    """
+    if task.endswith(ANSWER_BITS):
+        return f"{task_title(task.removesuffix(ANSWER_BITS))}, bits per byte"
     return f"CORE: {task.removeprefix(f'{CORE}.')}" if task.startswith(f"{CORE}.") else TITLES.get(task, task)
 
 
 def is_public(task: str) -> bool:
     """Whether a measure of evaluate.compare is a public task's."""
-    return task in TITLES or task.startswith(f"{CORE}.")
+    return task.removesuffix(ANSWER_BITS) in TITLES or task.startswith(f"{CORE}.")
 
 
 def task_note(facts: dict[str, Any]) -> str:

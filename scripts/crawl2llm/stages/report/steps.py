@@ -92,5 +92,7 @@ STEPS = {
         extra_settings=registered_models,
     ),
     # In main alone: its rule reads these of every variant.
-    "report.compare": Step(("report.render", "evaluate.common"), is_used=has_variants, extra_settings=variant_settings),
+    "report.compare": Step(
+        ("report.render", "evaluate.common", "evaluate.public"), is_used=has_variants, extra_settings=variant_settings
+    ),
 }

@@ -67,7 +67,7 @@ def template_values(comparison: Row, costs: Mapping[str, Row], mark: str, curves
     options = CompareSettings.model_validate(comparison["options"])
     any_two = tables.pair_matrix(base) if base else None
     other_models = [
-        {"name": name, **tables.measure_matrix(model)}
+        {"name": name, "tables": measure_tables(model)}
         for name, model in comparison["models"].items()
         if name != model_registry.BASE
     ]
@@ -83,7 +83,7 @@ def template_values(comparison: Row, costs: Mapping[str, Row], mark: str, curves
         "verdicts": tables.verdict_rows(base, settings, options) if base else [],
         "about_verdicts": words.about_verdicts(base, options) if base else "",
         "why_no_verdicts": words.why_no_verdicts(comparison),
-        "matrix": tables.measure_matrix(base) if base else None,
+        "matrices": measure_tables(base) if base else [],
         "best": tables.best_rows(base) if base else [],
         "axes": tables.axis_rows(comparison["axes"]),
         "any_two": any_two and {**any_two, "number": len(base["pairs"]) if base else 0},
@@ -105,12 +105,21 @@ def template_values(comparison: Row, costs: Mapping[str, Row], mark: str, curves
     return values | {"contents": page_contents(values)}
 
 
+def measure_tables(model: Row) -> list[Row]:
+    """The tables of a model's measures: those of text and tasks, then those of right answers."""
+    matrices = [
+        (name, tables.measure_matrix(model, answers))
+        for name, answers in (("Text and tasks", False), ("Right answers", True))
+    ]
+    return [{"name": name, **matrix} for name, matrix in matrices if matrix]
+
+
 def page_contents(values: Row) -> list[tuple[str, str]]:
     """The sections that are there."""
     sections = [
         ("overview", "Overview", True),
         ("verdicts", "Is the difference real?", True),
-        ("measures", "All measures", values["matrix"]),
+        ("measures", "All measures", values["matrices"]),
         ("best", "The best", values["best"] or values["axes"]),
         ("pairs", "Any two settings", values["any_two"]),
         ("curves", "By tokens", values["curves"]),

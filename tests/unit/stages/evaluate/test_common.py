@@ -63,6 +63,11 @@ def first(short: Inputs, tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     return scored(short, tmp_path_factory.mktemp("common"))
 
 
+def test_bits_of_right_choices_are_those_of_their_likelihoods() -> None:
+    row = {"choices": ["a", "four"], "gold": 1}
+    assert common.right_choice_bits(row, [-1.0, -8 * math.log(2)]) == 2.0
+
+
 def test_nats_are_those_of_a_plain_computation(short: Inputs, first: Manifest) -> None:
     import torch
 
@@ -82,7 +87,7 @@ def test_nats_are_those_of_a_plain_computation(short: Inputs, first: Manifest) -
     assert summary["by_source"] == {"web": summary["bits_per_byte"]}
     assert (summary["documents"], summary["bytes"]) == (8, sum(map(len, SHORT.values())))
     answered = first.rows("base.items.jsonl")
-    assert set(answered[0]) == {"task", "id", "document", "right"}
+    assert set(answered[0]) == {"task", "id", "document", "right", "bits_per_byte"}
     left = sum(of["left_out_too_long"] for of in summary["tasks"].values())
     assert len(answered) + left == summary["items"]["number"]
     for task, of in summary["tasks"].items():

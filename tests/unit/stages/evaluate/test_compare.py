@@ -25,9 +25,18 @@ Right = Callable[[int], bool]
 
 
 def evaluation(
-    folder: Path, name: str, right: Right, nats: Callable[[int], float], documents: int = 60, tokens: int = 100
+    folder: Path,
+    name: str,
+    right: Right,
+    nats: Callable[[int], float],
+    documents: int = 60,
+    tokens: int = 100,
+    scored_documents: int = 0,
 ) -> Path:
-    """A manifest of evaluate.model: four items of each document, and what the documents take, of so many tokens each."""
+    """A manifest of evaluate.model: four items of each document, and what the documents take, of so many tokens each.
+
+    scored_documents: how many documents are scored, if not as many.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     items = [
         {
@@ -40,7 +49,10 @@ def evaluation(
         }
         for at in range(4 * documents)
     ]
-    scored = [{"document": f"d{at}", "bytes": 1000 + at, "tokens": tokens, "nats": nats(at)} for at in range(documents)]
+    scored = [
+        {"document": f"d{at}", "bytes": 1000 + at, "tokens": tokens, "nats": nats(at)}
+        for at in range(scored_documents or documents)
+    ]
     files = []
     for kind, rows in (("items", items), ("heldout", scored)):
         files.append(folder / f"{name}.{kind}.jsonl")
@@ -104,11 +116,18 @@ def test_verdicts_of_what_is_better_worse_and_alike(tmp_path: Path) -> None:
 
 def test_only_what_both_answered_counts(tmp_path: Path) -> None:
     made = [
-        evaluation(tmp_path, "base", lambda _: True, lambda _: 1.0, 40),
+        evaluation(tmp_path, "base", lambda _: True, lambda _: 1.0, 40, scored_documents=12),
         evaluation(tmp_path, "sft", lambda _: True, lambda _: 1.0, 12),
     ]
     found = compared(tmp_path, made)
     assert {(one["documents"], one["difference"], one["verdict"]) for one in found.values()} == {(12, 0.0, "unclear")}
+
+
+def test_models_that_were_scored_on_other_text_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = [evaluation(tmp_path, name, lambda _: True, lambda _: 1.0, n) for name, n in (("base", 12), ("tiny", 11))]
+    compared(tmp_path, made, status=1)
+    told = "scored base on 12 held-out documents of 12,066 bytes and tiny on 11 held-out documents of 11,055 bytes, not the same"
+    assert told in capsys.readouterr().err
 
 
 def test_few_documents_have_no_interval(tmp_path: Path) -> None:

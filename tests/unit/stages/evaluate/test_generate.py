@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,23 @@ def test_answers_and_samples(inputs: Inputs, tmp_path: Path) -> None:
         assert row == wanted | {"nats": pytest.approx(wanted["nats"], abs=1.5e-4)}  # they are rounded to 1e-4
     again = generated(inputs, inputs["pairs"][0], tmp_path / "again", questions=6, samples=3)
     assert again == found and lines(tmp_path / "again/base.texts.jsonl") == lines(tmp_path / "base.texts.jsonl")
+
+
+def test_questions_that_spell_a_special_token_of_the_models_own_are_counted(inputs: Inputs, tmp_path: Path) -> None:
+    rows = generate.choose_questions(generate.read_pairs(inputs["pairs"][0], "heldout")[0], 3, 0)
+    tokenizer = load_model(inputs["model"][0].parent / "model")[1]
+    word = next(word for word in rows[0]["question"].split() if sum(word in row["question"] for row in rows) == 1)
+    tokenizer.add_special_tokens({"additional_special_tokens": [word]})
+    model = tmp_path / "pretrain/manifest.json"
+    shutil.copytree(inputs["model"][0].parent / "model", model.parent / "model")
+    tokenizer.save_pretrained(model.parent / "model")
+    Manifest("pretrain.train", "0" * 16).write(model, list((model.parent / "model").iterdir()))
+    generated({**inputs, "model": [model]}, inputs["pairs"][0], tmp_path, questions=3, max_new_tokens=1)
+    made = Manifest.read(tmp_path / "base.manifest.json")
+    assert made.counts["kept"] == 2 and made.counts["dropped"]["special_token"] == 1
+    assert made.summary["notes"] == [
+        "1 of 3 held-out questions were not answered: they spell a special token of the model's."
+    ]
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,9 @@ def evaluated(
 ) -> tuple[int, Path]:
     path = out / f"{name}.manifest.json"
     config = tiny.config("evaluate.model", **{**LIMITS, **changes})
-    given = [part for key in ("model", "pairs", "tokens", "tasks") for part in (f"--{key}", *map(str, inputs[key]))]
+    inputs = {"heldout": inputs["tokens"], **inputs}
+    keys = ("model", "pairs", "tokens", "heldout", "tasks")
+    given = [part for key in keys for part in (f"--{key}", *map(str, inputs[key]))]
     return model.main(["--config", config, *given, "--manifest", str(path), *options]), path
 
 

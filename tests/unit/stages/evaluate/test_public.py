@@ -66,10 +66,10 @@ def asked(inputs: dict[str, list[Path]], made: Path, out: Path, name: str = "bas
 
 
 def likelihood(lm: Any, tokenizer: Any, context: str, answer: str) -> tuple[float, bool, int]:
-    """(nats of an answer after a context, whether each of its tokens is the likeliest, their number), plainly."""
+    """(nats of an answer after a context, whether each of its tokens is the likeliest, their number), plainly; what they spell is text."""
     import torch
 
-    before, whole = (tokenizer(text)["input_ids"] for text in (context, context + answer))
+    before, whole = (tokenizer(text, split_special_tokens=True)["input_ids"] for text in (context, context + answer))
     with torch.no_grad():
         logs = lm(input_ids=torch.tensor([whole])).logits[0].log_softmax(-1)
     nats = sum(float(logs[at - 1, whole[at]]) for at in range(len(before), len(whole)))
@@ -79,6 +79,7 @@ def likelihood(lm: Any, tokenizer: Any, context: str, answer: str) -> tuple[floa
 
 def test_copa_is_that_of_a_plain_computation(inputs: dict[str, list[Path]], tmp_path: Path) -> None:
     rows = copa(20)
+    rows[3]["premise"] = "The list <|endoftext|> ends."  # as text
     save(tmp_path / "copa_validation.jsonl", rows)
     found = asked(inputs, staged(tmp_path, tmp_path, ["copa"]), tmp_path / "out")["tasks"]["copa"]
     lm, tokenizer = load_model(inputs["model"][0].parent / "model")

@@ -77,6 +77,9 @@ def compare_model(
         *scores.text_measures(kept, model, compared.groups),
         *scores.task_measures(kept, model, compared.groups),
     ]
+    public = {name: manifest for name in compared.variants if (manifest := variants[name].public_evaluation(model))}
+    if len(public) == len(compared.variants):
+        measured += scores.task_measures(public, model, compared.groups)
     if not measured or measured[0].name != scores.BITS:
         return {}, {}  # main holds out no text
     comparisons = {measure.name: Comparison(measure, options) for measure in measured}
@@ -107,11 +110,15 @@ def compare_model(
 
 
 def measure_families(measured: Sequence[Measure]) -> list[list[Measure]]:
-    """The measures whose comparisons are corrected together: all text, the text of single sources, tasks."""
-    kinds: dict[str, list[Measure]] = {scores.BITS: [], scores.BY_SOURCE: [], scores.TASK: []}
+    """The measures whose comparisons are corrected together: all text, the text of single sources, tasks, right answers."""
+    kinds: dict[str, list[Measure]] = {scores.BITS: [], scores.BY_SOURCE: [], scores.TASK: [], scores.ANSWERS: []}
     for measure in measured:
         kinds[
-            next(kind for kind in (scores.BY_SOURCE, scores.TASK, scores.BITS) if measure.name.startswith(kind))
+            next(
+                kind
+                for kind in (scores.BY_SOURCE, scores.TASK, scores.ANSWERS, scores.BITS)
+                if measure.name.startswith(kind)
+            )
         ].append(measure)
     return [family for family in kinds.values() if family]
 

@@ -15,7 +15,8 @@ from crawl2llm.formats.documents import add_counts
 from crawl2llm.formats.run_records import nested_value, read_benchmark, sum_summaries
 
 COMMON, CORPUS, TOKENS, TRAINING = "evaluate.common", "corpus.write", "tokenize.encode", "pretrain.train"
-READ_STEPS = (COMMON, CORPUS, TOKENS, TRAINING)
+PUBLIC = "evaluate.public"
+READ_STEPS = (COMMON, PUBLIC, CORPUS, TOKENS, TRAINING)
 Row = dict[str, Any]
 
 
@@ -41,6 +42,10 @@ class Variant:
     def common_evaluation(self, model: str) -> Manifest | None:
         """The evaluation of a model on the common held-out text."""
         return self.manifests.get(COMMON, {}).get(model)
+
+    def public_evaluation(self, model: str) -> Manifest | None:
+        """What a model reached on public tasks, if any are asked."""
+        return self.manifests.get(PUBLIC, {}).get(model)
 
     @property
     def training(self) -> Manifest | None:

@@ -15,6 +15,7 @@ from crawl2llm.stages.report.sweeps.resample import Floats
 BITS = "bits_per_byte"  # the main measure
 BY_SOURCE = "bits_per_byte "  # before a source's name
 TASK = "task "  # before a task's name
+ANSWERS = "right answers "  # before a task's name: bits for each byte of its right answers
 Row = dict[str, Any]
 Groups = tuple[tuple[int, ...], ...]
 
@@ -57,11 +58,15 @@ def text_measures(manifests: Mapping[str, Manifest], model: str, groups: Groups)
 
 
 def task_measures(manifests: Mapping[str, Manifest], model: str, groups: Groups) -> list[Measure]:
-    """The centered score of each task: 0 is chance, 1 is all right; items of a document belong together. Higher is better."""
+    """Of each task the centered score: 0 is chance, 1 is all right, higher is better; then of each task the bits for each byte of the right
+    answer, lower is better. Items of a document belong together.
+
+    manifests: of evaluate.common, or of evaluate.public. Results of an earlier version have no bits.
+    """
     first = next(iter(manifests.values()))
     if f"{model}.items.jsonl" not in first.files:
         return []
-    out = []
+    scores, bits = list[Measure](), list[Measure]()
     rows = {variant: manifest.rows(f"{model}.items.jsonl") for variant, manifest in manifests.items()}
     for task, facts in first.summary.get("tasks", {}).items():
         # An item that is longer than a model's context in its tokens was not asked there.
@@ -71,14 +76,27 @@ def task_measures(manifests: Mapping[str, Manifest], model: str, groups: Groups)
             continue
         documents = list(dict.fromkeys(str(rows_by_id[0][name]["document"]) for name in common))
         place = {name: number for number, name in enumerate(documents)}
-        right, items = np.zeros((len(rows_by_id), len(documents))), np.zeros(len(documents))
+
+        def sums(
+            key: str,
+            rows_by_id: list[dict[str, Row]] = rows_by_id,
+            common: list[str] = common,
+            place: dict[str, int] = place,
+        ) -> Floats:
+            """[variants, documents] of what the items of each document sum up to."""
+            out = np.zeros((len(rows_by_id), len(place)))
+            for name in common:
+                out[:, place[str(rows_by_id[0][name]["document"])]] += [float(rows[name][key]) for rows in rows_by_id]
+            return out
+
+        items = np.zeros(len(documents))
         for name in common:
-            at = place[str(rows_by_id[0][name]["document"])]
-            items[at] += 1
-            right[:, at] += [float(rows[name]["right"]) for rows in rows_by_id]
+            items[place[str(rows_by_id[0][name]["document"])]] += 1
         chance = float(facts["chance"])
-        out.append(Measure(f"{TASK}{task}", (right - chance * items) / (1 - chance), items, groups, False))
-    return out
+        scores.append(Measure(f"{TASK}{task}", (sums("right") - chance * items) / (1 - chance), items, groups, False))
+        if all(BITS in rows[name] for rows in rows_by_id for name in common):
+            bits.append(Measure(f"{ANSWERS}{task}", sums(BITS), items, groups, True))
+    return [*scores, *bits]
 
 
 def _score_matrix(

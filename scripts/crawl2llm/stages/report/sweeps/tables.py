@@ -15,6 +15,7 @@ from crawl2llm.stages.report.page import (
     format_signed,
     format_significant,
 )
+from crawl2llm.stages.report.public import task_title
 from crawl2llm.stages.report.settings import CompareSettings
 from crawl2llm.stages.report.sweeps import scores, verdicts
 from crawl2llm.stages.report.tasks import NAMES
@@ -34,6 +35,7 @@ VERDICTS_AGAINST_MAIN = {
 }
 SIGNS = {verdicts.BETTER: "▲ ", verdicts.WORSE: "▼ ", verdicts.UNCLEAR: "", verdicts.UNKNOWN: "? "}
 CLASSES = {verdicts.BETTER: "gained", verdicts.WORSE: "lost", verdicts.UNCLEAR: "muted", verdicts.UNKNOWN: "muted"}
+OF_ANSWERS = ": right answers"  # behind the name of a task
 LONGEST_VALUE = 60  # characters of a value
 
 
@@ -72,8 +74,9 @@ def measure_name(name: str) -> str:
     """What a measure is called for a reader."""
     if name.startswith(scores.BY_SOURCE):
         return f"Bits per byte: {name.removeprefix(scores.BY_SOURCE)}"
-    if name.startswith(scores.TASK):
-        return NAMES.get(name.removeprefix(scores.TASK), name.removeprefix(scores.TASK))
+    if name.startswith((scores.TASK, scores.ANSWERS)):
+        task = name.removeprefix(scores.TASK).removeprefix(scores.ANSWERS)
+        return (NAMES.get(task) or task_title(task)) + (OF_ANSWERS if name.startswith(scores.ANSWERS) else "")
     return "Bits per byte"
 
 
@@ -155,13 +158,17 @@ def p_text(p_value: float | None) -> str:
     return "< 0.0001" if p_value < 1e-4 else f"{p_value:.4f}"
 
 
-def measure_matrix(model: Row) -> Row:
-    """Settings by measures: `heads`, and rows of (name, cells): the difference to main and its error, marked by its verdict."""
-    names = [measure["name"] for measure in model["measures"]]
+def measure_matrix(model: Row, answers: bool = False) -> Row | None:
+    """Settings by measures, those of right answers or all others; None if there are none.
+
+    `heads`; `rows` of (name, cells): the difference to main and its error, marked by its verdict, and the spread between the setting's
+    seeds; `noise`, the cells of a last row: that of all settings.
+    """
+    measures = [measure for measure in model["measures"] if measure["name"].startswith(scores.ANSWERS) == answers]
     rows = []
-    for place, name in enumerate(model["settings"]):
+    for place, name in enumerate(model["settings"] if measures else ()):
         cells = []
-        for measure in model["measures"]:
+        for measure in measures:
             comparison = next((row for row in measure["to_main"] if row["second"] == place), None)
             setting_row = measure["settings"][place]
             if comparison is None:
@@ -170,7 +177,7 @@ def measure_matrix(model: Row) -> Row:
                         measure_text(measure["name"], setting_row["mean"]),
                         setting_row["mean"],
                         "n",
-                        f"± {total_error(setting_row):.4f}",
+                        f"± {total_error(setting_row):.4f}{spread_words(setting_row)}",
                     )
                 )
                 continue
@@ -179,11 +186,26 @@ def measure_matrix(model: Row) -> Row:
                     SIGNS[comparison["verdict"]] + difference_text(measure["name"], comparison["difference"]),
                     comparison["difference"],
                     f"n heat {CLASSES[comparison['verdict']]}",
-                    f"± {comparison['stderr']:.4f}",
+                    f"± {comparison['stderr']:.4f}{spread_words(setting_row)}",
                 )
             )
         rows.append({"name": name, "cells": cells})
-    return {"heads": [measure_name(name) for name in names], "rows": rows}
+    heads = [measure_name(measure["name"]).removesuffix(OF_ANSWERS) for measure in measures]
+    noise = [noise_cell(measure["noise"]) for measure in measures]
+    return {"heads": heads, "rows": rows, "noise": noise} if measures else None
+
+
+def spread_words(setting_row: Row) -> str:
+    """`, seeds 0.0021 (n = 3)`: the standard deviation between the seeds of a setting; nothing of one seed."""
+    deviation = setting_row["deviation"]
+    return "" if deviation is None else f", seeds {deviation:.4f} (n = {setting_row['seeds']})"
+
+
+def noise_cell(noise: Row) -> Row:
+    """The standard deviation between seeds, pooled over all settings, and its degrees of freedom."""
+    if noise["deviation"] is None:
+        return cell(NOTHING)
+    return cell(f"{noise['deviation']:.4f}", note=f"{noise['freedom']} degrees of freedom")
 
 
 def pair_matrix(model: Row) -> Row | None:

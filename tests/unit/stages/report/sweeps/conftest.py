@@ -73,6 +73,7 @@ class Sweep:
                 "id": f"{task}{n}",
                 "document": f"d{n % 40}",
                 "right": bool(self.chance.random() < 0.5 - effect),
+                "bits_per_byte": float(2 + effect + n / 60),
             }
             for task in ("ending", "cloze")
             for n in range(60)
@@ -112,7 +113,22 @@ class Sweep:
             {},
             summary={"train": {"tokens": 50_000 + 10 * len(label), "bytes": 200_000}},
         )
+        answers = [
+            {
+                "task": "arc_easy",
+                "id": f"a{n}",
+                "document": f"a{n}",
+                "right": bool(self.chance.random() < 0.3),
+                "bits_per_byte": bits,
+            }
+            for n, bits in enumerate((2 + effect + self.chance.normal(0, 0.002, 50)).tolist())
+        ]
+        public = made(
+            folder / "evaluate/public/base.manifest.json", "evaluate.public", {"base.items.jsonl": answers},
+            summary={"tasks": {"arc_easy": {"chance": 0.25}}},
+        )  # fmt: skip
         held = {
+            "evaluate.public": {"base": public},
             "evaluate.common": {"base": common},
             "pretrain.train": {"": training},
             "corpus.write": {"00000": corpus},

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from crawl2llm.commands.compare.command import noise_lines
 from crawl2llm.core.manifest import ManifestError
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.report import variants
@@ -87,9 +88,17 @@ def test_verdicts(found: dict[str, Any]) -> None:
     assert bits["noise"]["freedom"] == 8 and 0.001 < bits["noise"]["deviation"] < 0.01
     assert len(base["pairs"]) == 6 and {row["family"] for row in base["pairs"]} == {6}
     assert [one["name"] for one in base["measures"]] == [
-        "bits_per_byte", "bits_per_byte <b>books</b>", "bits_per_byte web", "task ending", "task cloze"]  # fmt: skip
+        "bits_per_byte", "bits_per_byte <b>books</b>", "bits_per_byte web", "task ending", "task cloze", "task arc_easy",
+        "right answers ending", "right answers cloze", "right answers arc_easy"]  # fmt: skip
     tasks = [one for one in base["measures"] if one["name"].startswith("task ")]
-    assert {row["family"] for one in tasks for row in one["to_main"]} == {6}  # both tasks together
+    assert {row["family"] for one in tasks for row in one["to_main"]} == {9}  # all tasks together
+    # Right answers tell what accuracy of so few items does not.
+    answers, accuracy = base["measures"][-1], tasks[-1]
+    assert [row["verdict"] for row in answers["to_main"]] == ["better", "worse", "unclear"]
+    assert [row["verdict"] for row in accuracy["to_main"]] == ["unclear"] * 3
+    assert 0.001 < answers["noise"]["deviation"] < 0.01 and answers["noise"]["freedom"] == 8
+    told = list(noise_lines(base))
+    assert len(told) == 10 and told[-1].startswith("  ARC easy: right answers: 0.00")
     assert all(-0.4 < own["mean"] < 0.8 for one in tasks for own in one["settings"])
 
 
@@ -118,6 +127,7 @@ def test_page_is_well_formed_small_and_escaped(page: Path, sweep: Any) -> None:
     assert {link[1:] for link in tags.links if link.startswith("#")} <= set(tags.ids)
     assert len(text.encode()) < 5e6
     assert "<b>books</b>" not in text and "&lt;b&gt;books&lt;/b&gt;" in text
+    assert text.count("Noise between seeds</th>") == 2 and "(n = 3)" in text
     assert "▲ better" in text and "▼ worse" in text and "no significant difference" in text
     assert text.count('role="img"') == 3  # no law: neither sizes nor tokens vary
     assert "None was fitted: sizes of model: 1, numbers of tokens: 1" in text
