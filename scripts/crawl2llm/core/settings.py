@@ -140,6 +140,7 @@ class _AsWritten:
 
 
 Number = Annotated[float, _AsWritten()]  # with or without a point
+Commit = Annotated[str, Allowed(pattern="^[0-9a-f]{40}$", form="a commit, 40 hexadecimal digits")]
 Auto = Literal["auto"]  # in a union: the step decides by the corpus
 AUTO: Auto = "auto"
 NonEmpty = Annotated[str, Allowed(min_length=1)]
@@ -191,10 +192,10 @@ def optional(about: str | None = None, *, alias: str | None = None, **more: Any)
     return setting(None, about, alias=alias, null=False, **more)
 
 
-def section(*, placement: bool = False, unless_default: bool = False) -> Any:
+def section(*, placement: bool = False, unless_default: bool = False, alias: str | None = None) -> Any:
     """A key that holds a section, all of whose keys have defaults. Its marks are those of `setting`, if all of its keys have them."""
     marks = _marks(placement=placement, tracked="unless default" if unless_default else None)
-    return Field(default_factory=dict, validate_default=True, json_schema_extra=marks)
+    return Field(default_factory=dict, validate_default=True, json_schema_extra=marks, alias=alias)
 
 
 def _marks(**marks: Any) -> dict[str, Any] | None:

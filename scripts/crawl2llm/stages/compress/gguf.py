@@ -109,20 +109,10 @@ def file_name(name: str, gguf_type: str) -> str:
 def pre_tokenizer(folder: Path) -> str:
     """llama.cpp's name for the way that a model's tokenizer cuts texts. Raises InputError for one that llama.cpp does not have."""
     tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    if name := gguf_support.pre_tokenizer_name(tokenizer):
+        return name
     steps = (tokenizer["pre_tokenizer"] or {}).get("pretokenizers", [tokenizer["pre_tokenizer"]])
     kinds = [step["type"] if step else None for step in steps]
-    level = steps[-1] if kinds and kinds[-1] == "ByteLevel" else {}
-    plain = (
-        tokenizer["model"]["type"] == "BPE"
-        and tokenizer["normalizer"] is None
-        and level.get("use_regex")
-        and not level["add_prefix_space"]
-    )
-    if plain and kinds == ["ByteLevel"]:
-        return gguf_support.PRE[0]
-    alone = {"pattern": {"Regex": r"\p{N}{1,1}"}, "behavior": "Isolated", "invert": False}
-    if plain and kinds == ["Split", "ByteLevel"] and {key: steps[0][key] for key in alone} == alone:
-        return gguf_support.PRE[1]
     raise InputError(
         f"{folder / 'tokenizer.json'}: llama.cpp has no tokenizer that cuts texts as this one does ({tokenizer['model']['type']}, {kinds})"
     )

@@ -71,6 +71,8 @@ def gguf_problems(config: dict[str, Any]) -> Iterator[str]:
             f"of type {model['type']} llama.cpp takes as many pretrain.train.model.kv_heads as heads, {model['heads']}, and they are "
             f"{model['kv_heads']!r}"
         )
+    if any(tokenizer["from"].values()):  # a ready tokenizer: see `pre_tokenizer_name`
+        return
     if tokenizer["model"] != "bpe":
         yield f"of tokenize.train.model llama.cpp takes bpe, and it is {tokenizer['model']!r}"
     if tokenizer["marks"] != "separate":
@@ -79,6 +81,21 @@ def gguf_problems(config: dict[str, Any]) -> Iterator[str]:
         yield (
             f"llama.cpp has no way to cut texts as tokenize.train.digits {tokenizer['digits']} does; allowed: {', '.join(map(str, PRE))}"
         )
+
+
+def pre_tokenizer_name(tokenizer: dict[str, Any]) -> str | None:
+    """llama.cpp's name for the way that a tokenizer cuts texts; None for one that it does not have. tokenizer: of tokenizer.json."""
+    outer = tokenizer["pre_tokenizer"] or {}
+    *before, level = outer.get("pretokenizers", [outer])
+    if tokenizer["model"].get("type") != "BPE" or tokenizer["normalizer"] or level.get("type") != "ByteLevel":
+        return None
+    if level["add_prefix_space"] or not level.get("use_regex", True) or len(before) > 1:
+        return None
+    if not before:
+        return PRE[0]
+    groups = {"type": "Split", "pattern": {"Regex": r"\p{N}{1,1}"}, "behavior": "Isolated", "invert": False}
+    is_single = before[0] in (groups, {"type": "Digits", "individual_digits": True})
+    return PRE[1] if is_single else None
 
 
 def check_exports(config: dict[str, Any]) -> None:

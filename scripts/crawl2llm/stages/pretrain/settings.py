@@ -1,8 +1,6 @@
 """The settings of the stage pretrain."""
 
-from typing import Annotated
-
-from crawl2llm.core.settings import Allowed, NonEmpty, Settings, section, setting
+from crawl2llm.core.settings import Commit, NonEmpty, Settings, section, setting
 from crawl2llm.training.pretraining_settings import MixSettings, PlanSettings, TrainSettings
 
 
@@ -31,9 +29,7 @@ class PublishedSettings(Settings):
         "In place of `path`: the name on the Hugging Face hub of a model that `crawl2llm fetch-model` has fetched.",
         placement=True,
     )
-    revision: Annotated[str, Allowed(pattern="^[0-9a-f]{40}$", form="a commit, 40 hexadecimal digits")] | None = (
-        setting(None, "Of `hub`: the commit.", placement=True)
-    )
+    revision: Commit | None = setting(None, "Of `hub`: the commit.", placement=True)
 
 
 class PretrainSettings(Settings):

@@ -19,7 +19,14 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.tokenize import ranks
-from crawl2llm.stages.tokenize.ready_checks import KEY, PATTERN, read_ranks, tokenizer_path
+from crawl2llm.stages.tokenize.ready_checks import (
+    KEY,
+    PATTERN,
+    SPECIAL_TOKENS,
+    read_ranks,
+    read_special_tokens,
+    tokenizer_path,
+)
 from crawl2llm.stages.tokenize.settings import TrainSettings
 from crawl2llm.training.special_tokens import SPECIAL
 
@@ -43,6 +50,7 @@ class Ready:
     unknown: int | None = None  # the id that stands for what has no entry
     space: str = " "  # the character that comes back as a space
     differing: list[str] = field(default_factory=list)  # hard texts with other ids
+    composed: int = 0  # texts that came back in Unicode's form NFC, as Qwen's tokenizers give them
 
     def ids(self, text: str) -> list[int]:
         """The ids of a text, in which no special token is looked for."""
@@ -62,14 +70,22 @@ class Ready:
             ids = self.ids(text)
             if ids != self.original(text):
                 raise InputError(self._difference(text))
-            if self.unknown in ids or self.tokenizer.decode(ids, skip_special_tokens=False) != text.replace(
-                self.space, " "
-            ):
+            if self.unknown in ids or not self._comes_back(text, ids):
                 raise InputError(
                     f"{KEY}: the tokenizer is lossy: {_short_form(text)} does not come back from its ids; needed is one "
-                    "that has an entry for every byte and changes no text"
+                    "that has an entry for every byte and changes no text but to NFC"
                 )
             yield text
+
+    def _comes_back(self, text: str, ids: list[int]) -> bool:
+        """Whether ids stand for a text, as it is or in NFC, which means the same characters."""
+        decoded, expected = self.tokenizer.decode(ids, skip_special_tokens=False), text.replace(self.space, " ")
+        if decoded == expected:
+            return True
+        if decoded == normalizers.NFC().normalize_str(expected):
+            self.composed += 1
+            return True
+        return False
 
     def _difference(self, text: str) -> str:
         ids, expected = self.ids(text), self.original(text)
@@ -87,7 +103,7 @@ def _short_form(text: str) -> str:
 
 def read_ready(settings: TrainSettings) -> Ready:
     """The tokenizer that `from` names, with SPECIAL among its entries. Raises InputError."""
-    path = tokenizer_path(settings.ready or "")
+    path = tokenizer_path(settings.ready)
     if path.suffix == ".tiktoken":
         ready = from_ranks(path, (path.parent / PATTERN).read_text(encoding="utf-8").strip("\n"))
     elif path.suffix == ".json":
@@ -107,17 +123,23 @@ def read_ready(settings: TrainSettings) -> Ready:
 def from_json(path: Path) -> Ready:
     """tokenizer.json, without what it adds to a text, or cuts from it: the chain does that itself."""
     content: dict[str, Any] = json.loads(path.read_bytes())
+    # A dropout of merges is for training alone: with it a text has other ids each time.
+    content |= {"truncation": None, "padding": None, "model": {**content["model"], "dropout": None}}
+    if content["model"].get("type") == "Unigram":
+        del content["model"]["dropout"]
     try:
-        original = Tokenizer.from_str(json.dumps({**content, "truncation": None, "padding": None}))
-        tokenizer = Tokenizer.from_str(
-            json.dumps({**content, "truncation": None, "padding": None, "post_processor": None})
-        )
+        original = Tokenizer.from_str(json.dumps(content))
+        tokenizer = Tokenizer.from_str(json.dumps({**content, "post_processor": None}))
     except Exception as error:  # tokenizers raises no narrower one
         raise InputError(f"{KEY}: {path} is no tokenizer.json: {error}") from error
     original.encode_special_tokens = True
     name = content["model"].get("unk_token")
     unknown = tokenizer.token_to_id(name) if name else content["model"].get("unk_id")
-    return Ready(tokenizer, lambda text: list(original.encode(text, add_special_tokens=False).ids), unknown=unknown)
+    before = json.dumps([content.get("normalizer"), content.get("pre_tokenizer")], ensure_ascii=False)
+    space = SPACE if SPACE in before else " "  # as of a converted SentencePiece model
+    return Ready(
+        tokenizer, lambda text: list(original.encode(text, add_special_tokens=False).ids), unknown=unknown, space=space
+    )
 
 
 def from_ranks(path: Path, pattern: str) -> Ready:
@@ -141,7 +163,19 @@ def from_ranks(path: Path, pattern: str) -> Ready:
         [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )
     tokenizer.decoder = decoders.ByteLevel()
+    add_numbered_tokens(tokenizer, read_special_tokens(path, len(rank_by_bytes)))
     return Ready(tokenizer, encoding.encode_ordinary)
+
+
+def add_numbered_tokens(tokenizer: Tokenizer, number_by_name: dict[str, int]) -> None:
+    """Add special tokens with these ids, in their order; ids between that none has get names of their own. Raises InputError."""
+    for name, number in number_by_name.items():
+        size = tokenizer.get_vocab_size()
+        tokenizer.add_special_tokens([*(f"<|unused_{between}|>" for between in range(size, number)), name])
+        if tokenizer.token_to_id(name) != number:
+            raise InputError(
+                f"{KEY}: {SPECIAL_TOKENS} names {name!r}, which is an entry for text as well, or has the name of an unused id"
+            )
 
 
 def from_sentencepiece(path: Path) -> Ready:
