@@ -78,7 +78,7 @@ UNCHANGED_WORK = (
 UNCOUNTED = {
     "boilerplate.frequent", "dedup.band", "dedup.sets", "dedup.verify", "paragraphs.repeated", "substrings.shared", "substrings.repeated",
     "heuristics.calibrate", "quality.train", "quality.lm", "quality.ngrams", "quality.calibrate", "topics.train",
-    "tokenize.train", "pretrain.train",
+    "tokenize.train", "tokenize.compare", "pretrain.train",
     "finetune.pairs",
     "finetune.train", "align.pairs", "align.reward", "align.train",
 }  # fmt: skip

@@ -24,6 +24,7 @@ from crawl2llm.stages.tokenize.ready_checks import (
     KEY,
     PATTERN,
     SPECIAL_TOKENS,
+    check_file,
     read_ranks,
     read_special_tokens,
     tokenizer_path,
@@ -107,6 +108,7 @@ def _short_form(text: str) -> str:
 def read_ready(settings: TrainSettings) -> Ready:
     """The tokenizer that `from` names, with SPECIAL among its entries. Raises InputError."""
     path = tokenizer_path(settings.ready)
+    check_file(path)
     if path.suffix == ".tiktoken":
         ready = from_ranks(path, (path.parent / PATTERN).read_text(encoding="utf-8").strip("\n"))
     elif path.suffix == ".json":
@@ -182,7 +184,7 @@ def add_numbered_tokens(tokenizer: Tokenizer, number_by_name: dict[str, int]) ->
 
 
 def from_sentencepiece(path: Path) -> Ready:
-    """A SentencePiece model, BPE or Unigram, that changes no text. Raises InputError for others.
+    """A SentencePiece model, BPE or Unigram, that changes no text.
 
     `tokenizers` orders equal pairs and user's symbols in another way: a few hard texts may get other ids, see Ready.exact.
     """
@@ -193,11 +195,6 @@ def from_sentencepiece(path: Path) -> Ready:
     except Exception as error:  # protobuf and sentencepiece share no class of errors
         raise InputError(f"{KEY}: {path} is no SentencePiece model") from error
     spec = proto.normalizer_spec
-    if spec.precompiled_charsmap or spec.remove_extra_whitespaces or not spec.escape_whitespaces:
-        raise InputError(
-            f"{KEY}: {path} changes texts (normalization {spec.name}, remove_extra_whitespaces "
-            f"{spec.remove_extra_whitespaces}), so that they do not come back; allowed: identity without removed spaces"
-        )
     kinds = type(proto.pieces[0])
     # The names of bytes and of special tokens are no entries for text: a score under all others keeps Unigram from them.
     pieces = [
@@ -210,10 +207,8 @@ def from_sentencepiece(path: Path) -> Ready:
         model: models.Model = models.BPE(
             vocab=vocabulary, merges=merges_of(proto), unk_token=name, fuse_unk=True, byte_fallback=fallback
         )
-    elif proto.trainer_spec.model_type == proto.trainer_spec.UNIGRAM:
-        model = models.Unigram(pieces, processor.unk_id(), fallback)
     else:
-        raise InputError(f"{KEY}: {path} is neither a BPE nor a Unigram")
+        model = models.Unigram(pieces, processor.unk_id(), fallback)
     tokenizer = Tokenizer(model)
     prefix = [normalizers.Prepend(SPACE)] if spec.add_dummy_prefix else []
     tokenizer.normalizer = normalizers.Sequence([*prefix, normalizers.Replace(" ", SPACE)])

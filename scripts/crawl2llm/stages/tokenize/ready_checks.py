@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,20 @@ KINDS = (
 PATTERN = "pattern.txt"  # beside a .tiktoken file
 SPECIAL_TOKENS = "special_tokens.json"  # beside it, too: name → id of its special tokens
 PICKLES = (b"\x80", b"PK\x03\x04")  # of pickle and of torch.save
+TRAINER, NORMALIZER = 2, 3  # fields of a SentencePiece model
+WIDTHS = {1: 8, 5: 4}  # bytes of protobuf's fixed numbers, by wire type
+MODELS = ("BPE", "Unigram")  # of tokenizer.json
+LOSSY = (
+    "Lowercase",
+    "StripAccents",
+    "NFKC",
+    "NFKD",
+    "NFD",
+    "BertNormalizer",
+    "Precompiled",
+    "Nmt",
+    "Strip",
+)  # its normalizers
 MOST_ENTRIES = 1 << 24  # a number of a special token above it is a slip, and no vocabulary
 
 
@@ -128,22 +143,41 @@ def count_entries(path: Path) -> int:
     return size + len(set(SPECIAL) - names)
 
 
+@cache
+def _count_once(path: Path, content: str) -> int:
+    return count_entries(path)
+
+
+def message_fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """(field, number, bytes) of a protobuf message, whose numbers and bytes are one or the other. Raises ValueError for what is none."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        number, data = 0, b""
+        if key & 7 == 0:
+            number, at = _varint(message, at)
+        elif key & 7 in WIDTHS or key & 7 == 2:
+            size, at = _varint(message, at) if key & 7 == 2 else (WIDTHS[key & 7], at)
+            data, at = message[at : at + size], at + size
+        else:
+            raise ValueError(f"wire type {key & 7}")
+        if at > len(message):
+            raise ValueError("it ends early")
+        yield key >> 3, number, data
+
+
 def piece_names(model: bytes) -> list[str]:
     """The entries of a SentencePiece model: its field 1, whose own field 1 is the name (sentencepiece_model.proto)."""
-    names: list[str] = []
-    at = 0
-    while model[at : at + 1] == b"\n":
-        size, at = _varint(model, at + 1)
-        length, begin = _varint(model, at + 1)
-        names.append(model[begin : begin + length].decode())
-        at += size
-    return names
+    pieces = [data for field, _, data in message_fields(model) if field == 1]
+    return [data.decode() for piece in pieces for field, _, data in message_fields(piece) if field == 1]
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """(number, place behind it) of protobuf's integers: seven bits a byte, the lowest first."""
     value = shift = 0
     while True:
+        if at >= len(data) or shift > 63:
+            raise ValueError("no number")
         value |= (data[at] & 127) << shift
         shift, at = shift + 7, at + 1
         if data[at - 1] < 128:
@@ -151,11 +185,15 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def with_known_vocabulary(config: dict[str, Any]) -> dict[str, Any]:
-    """A complete config, with the entries of its ready tokenizer as tokenize.train.vocabulary: what a model's size is estimated with."""
+    """A complete config, with the entries of its ready tokenizer as tokenize.train.vocabulary: what a model's size is estimated with.
+
+    Raises InputError as `check_ready`.
+    """
     settings = TrainSettings.model_validate(config["tokenize"]["train"])
     if not is_ready(settings.ready):
         return config
-    entries = count_entries(tokenizer_path(settings.ready))
+    check_ready(settings)
+    entries = _count_once(tokenizer_path(settings.ready), content_digest(settings.ready))
     return merge_dicts(config, {"tokenize": {"train": {"vocabulary": entries}}})
 
 
@@ -200,12 +238,44 @@ def check_file(path: Path) -> None:
         read_special_tokens(path, len(read_ranks(path)))
     elif path.suffix == ".json":
         check_json(path)
-    elif path.suffix != ".model" or not re.match(rb"\n.\n", start, re.DOTALL):  # the first field is the entries' list
+    elif path.suffix == ".model":
+        check_sentencepiece(path)
+    else:
         raise InputError(f"{KEY}: {path} is no tokenizer; allowed: {KINDS}")
 
 
+def check_sentencepiece(path: Path) -> None:
+    """Raise InputError for a file that is no SentencePiece model, of another kind than BPE and Unigram, or changes texts."""
+    try:
+        model = path.read_bytes()
+        sections = {
+            field: dict((at, number or data) for at, number, data in message_fields(body))
+            for field, _, body in message_fields(model)
+            if field in (TRAINER, NORMALIZER)
+        }
+        names = piece_names(model)
+    except ValueError as error:
+        raise InputError(f"{KEY}: {path} is no SentencePiece model ({error})") from error
+    if not names or NORMALIZER not in sections:
+        raise InputError(f"{KEY}: {path} is no SentencePiece model")
+    if (kind := sections.get(TRAINER, {}).get(3, 1)) not in (1, 2):
+        raise InputError(f"{KEY}: {path} is neither a BPE nor a Unigram (model_type {kind})")
+    spec: dict[int, Any] = sections[NORMALIZER]
+    name, charsmap, removes, escapes = (
+        bytes(spec.get(1, b"")).decode(),
+        spec.get(2, b""),
+        spec.get(4, 1),
+        spec.get(5, 1),
+    )
+    if charsmap or removes or not escapes:
+        raise InputError(
+            f"{KEY}: {path} changes texts (normalization {name}, remove_extra_whitespaces {bool(removes)}), so that they do not come back; "
+            "allowed: identity without removed spaces"
+        )
+
+
 def check_json(path: Path) -> None:
-    """Raise InputError for a file that is no tokenizer.json."""
+    """Raise InputError for a file that is no tokenizer.json, or one whose texts do not come back."""
     try:
         content = json.loads(path.read_bytes())
         entries = content["model"]["vocab"]
@@ -213,3 +283,13 @@ def check_json(path: Path) -> None:
         raise InputError(f"{KEY}: {path} is no tokenizer.json of transformers") from error
     if not entries:
         raise InputError(f"{KEY}: {path} has an empty vocabulary")
+    if (kind := content["model"].get("type", MODELS[0])) not in MODELS:
+        raise InputError(
+            f"{KEY}: {path} is a {kind}, which has no entry for every byte; allowed: {' and '.join(MODELS)}"
+        )
+    normalizer = content.get("normalizer") or {}
+    for step in (normalizer, *normalizer.get("normalizers", [])):
+        if step.get("type") in LOSSY:
+            raise InputError(
+                f"{KEY}: {path} changes texts (normalizer {step['type']}), so that they do not come back; allowed is NFC"
+            )

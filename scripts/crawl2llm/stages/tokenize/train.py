@@ -142,11 +142,24 @@ def take_ready(settings: Task, texts: Iterator[str]) -> ready.Ready:
         if size >= COMPARED_BYTES:
             break
     log.info("%.1f MB of the corpus get the ids of the original", size / 1e6)
-    if taken.differing:
-        log.warning("%d hard texts get other ids than by the original: %r", len(taken.differing), taken.differing)
-    if taken.composed:
-        log.info("%d texts of these come back in NFC", taken.composed)
+    for note in ready_notes(taken):
+        log.warning("%s", note)
     return taken
+
+
+def ready_notes(taken: ready.Ready) -> list[str]:
+    """What a reader has to know of a ready tokenizer: texts with other ids than by its original, and texts that it changes."""
+    notes = []
+    if taken.differing:
+        notes.append(
+            f"The ready tokenizer gives {len(taken.differing)} of {len(ready.HARD_TEXTS)} hard texts other ids than its original does: "
+            f"{', '.join(map(repr, taken.differing))}."
+        )
+    if taken.composed:
+        notes.append(
+            f"The ready tokenizer writes texts in NFC: {taken.composed} of the compared ones are other bytes before."
+        )
+    return notes
 
 
 def training_texts(args: argparse.Namespace, limit: int, seed: int) -> tuple[Iterator[str], int]:
@@ -208,7 +221,11 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
         "longest_tokens": longest_entries(tokenizer),
     }
     if taken is not None:
-        manifest.summary |= {"differing_texts": taken.differing, "composed_texts": taken.composed}
+        manifest.summary |= {
+            "differing_texts": taken.differing,
+            "composed_texts": taken.composed,
+            "notes": ready_notes(taken),
+        }
     speed = size / 1e6 / max(time.monotonic() - began, 1e-9)
     manifest.run["megabytes_per_second"] = round(speed, 3)
     log.info(

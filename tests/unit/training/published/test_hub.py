@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,19 @@ def test_a_model_is_fetched_once_and_found_without_a_network(
     assert len(gets) == len(set(gets)) == len(list(small.iterdir())), "no pickle, no code, nothing twice"
     with pytest.raises(InputError, match=r"the revision of owner/small is 'main'; allowed: the 40 hex digits"):
         hub_folders.hub_folder(NAME, "main")
+
+
+def test_a_tokenizer_is_fetched_without_its_model(server: Server, small: Path) -> None:
+    assert command.main([NAME, "--revision", COMMIT, "--tokenizer"]) == 0
+    folder = hub_folders.tokenizer_folder(NAME, COMMIT)
+    assert (
+        folder.parent == hub_folders.TOKENIZERS
+        and (folder / "tokenizer.json").read_bytes() == (small / "tokenizer.json").read_bytes()
+    )
+    assert not any(path.endswith((".safetensors", "config.json")) for _, path, _ in server.asked)
+    server.files.pop(f"{ROOT}tokenizer.json")
+    shutil.rmtree(folder)
+    assert command.main([NAME, "--revision", COMMIT, "--tokenizer"]) == 1
 
 
 def test_a_fetch_that_was_cut_off_goes_on_where_it_was(
