@@ -12,6 +12,19 @@ rule tokenize_train:
         "RAYON_NUM_THREADS={threads} " + PROGRAM
 
 
+rule tokenize_compare:
+    """Bytes per token by language of a ready tokenizer, and of one trained on the corpus."""
+    input:
+        tokenizer=manifest("tokenize.train"),
+        corpus=manifests("corpus.write"),
+        languages=manifests_if_needed("language.score", by="tokenize.compare"),
+    output:
+        result("tokenize.compare"),
+    threads: 2  # as of tokenize.train
+    shell:
+        "RAYON_NUM_THREADS={threads} " + PROGRAM
+
+
 rule tokenize_encode:
     """Megatron indexed datasets of both splits, one for each source."""
     input:

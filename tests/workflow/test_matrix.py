@@ -23,6 +23,7 @@ from crawl2llm.chain import config, config_schema
 from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.filters.quality import tools
 from crawl2llm.training import model_check
+from crawl2llm.training.published import hub_folders
 from tests.workflow.conftest import ROOT, TINY
 from tests.workflow.expectations import TABLE, made_expectation, matrix
 from tests.workflow.plan import planned
@@ -108,8 +109,17 @@ def answers_about_models() -> None:
     model_check.prefetch_answers(map(config.validate, trees))
 
 
+@pytest.fixture(scope="module")
+def fetched_tokenizer(complete: Path) -> None:
+    """The tokenizer that the table names on the hub, as `crawl2llm fetch-model --tokenizer` leaves it."""
+    keys = TABLE["tokenize.train.from.hub"]
+    folder = hub_folders.cache_folder(keys["to"], keys["also"]["tokenize.train.from.revision"], hub_folders.TOKENIZERS)
+    (complete / folder).mkdir(parents=True, exist_ok=True)
+    shutil.copy(complete / "results/main/tokenize/train/tokenizer.json", complete / folder)
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_leaf(complete: Path, answers_about_models: None, case: str) -> None:
+def test_leaf(complete: Path, fetched_tokenizer: None, answers_about_models: None, case: str) -> None:
     path, entry = CASES[case]
     if path in KENLM and (why := tools.KENLM.problem()):
         pytest.skip(why)

@@ -52,6 +52,9 @@ def fill_data_folder(config: dict[str, Any]) -> dict[str, Any]:
             for section in sections:
                 if key in section:
                     section[key] = _change_path_values(section[key], partial(to_folder, data=out["data"]))
+    ready = out["tokenize"]["train"]["from"]
+    if ready["path"]:
+        ready["path"] = to_folder(ready["path"], out["data"])
     for entry in out["models"].values():  # its content is tracked, and no path
         if entry["step"] == model_registry.PUBLISHED_STEP and entry.get("path"):
             entry["path"] = to_folder(entry["path"], out["data"])

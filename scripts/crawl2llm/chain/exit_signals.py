@@ -28,6 +28,7 @@ LOWER = {
     "evaluate.model": "evaluate.model.batch_size, or the size of the model (pretrain.train.model)",
     "evaluate.public": "evaluate.public.batch_size, or the size of the model (pretrain.train.model)",
     "tokenize.train": "tokenize.train.train_bytes, or the rule's threads (`set-threads` in the profile)",
+    "tokenize.compare": "tokenize.train.train_bytes, or the rule's threads (`set-threads` in the profile)",
     "quality.train": "quality.train.max_positives, quality.train.max_negatives or quality.train.buckets",
     "quality.ngrams": "quality.ngrams.documents",
     "quality.transformers": "quality.transformers.batch_tokens",

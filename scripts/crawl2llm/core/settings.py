@@ -140,6 +140,7 @@ class _AsWritten:
 
 
 Number = Annotated[float, _AsWritten()]  # with or without a point
+Commit = Annotated[str, Allowed(pattern="^[0-9a-f]{40}$", form="a commit, 40 hexadecimal digits")]
 Auto = Literal["auto"]  # in a union: the step decides by the corpus
 AUTO: Auto = "auto"
 NonEmpty = Annotated[str, Allowed(min_length=1)]

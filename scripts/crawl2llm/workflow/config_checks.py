@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from crawl2llm.stages.finetune.settings import PairsSettings
 from crawl2llm.stages.pretrain.continued_checks import check_continued
 from crawl2llm.stages.pretrain.steps import MIXED_BY, source_of_model
 from crawl2llm.stages.synthesize import checks as synthesizing
-from crawl2llm.stages.tokenize.ready_checks import check_ready
+from crawl2llm.stages.tokenize.ready_checks import check_ready, is_ready, tokenizer_path, with_known_vocabulary
 from crawl2llm.stages.tokenize.settings import TrainSettings as TokenizerSettings
 from crawl2llm.training import checks as training
 from crawl2llm.training import gpus, init_checks, mix_shares, model_check, offload, pair_layouts, quantize_aware, sizes
@@ -62,15 +63,32 @@ def check_config(config: dict[str, Any], variant: str = "main") -> None:
     scorers.check_scorers(config)
     ready = TokenizerSettings.model_validate(config["tokenize"]["train"])
     check_ready(ready, Path(f"results/{variant}/tokenize/train"))
-    check_sizes(config)
-    model_check.check_model(config)
+    check_ready_exports(config, ready)
+    known = with_known_vocabulary(config)
+    check_sizes(known)
+    model_check.check_model(known)
     pairs = PairsSettings.model_validate(config["finetune"]["pairs"])
     pair_layouts.check_pair_settings(pairs.patterns, pairs.files)
     synthesizing.check_named_steps(config, Path(f"results/{variant}"))
     quantize_aware.check_config(config)
     aligning.check_alignment(config)
-    check_start(config, Path(f"results/{variant}/pretrain/train"))
+    check_start(known, Path(f"results/{variant}/pretrain/train"))
     check_order(config)
+
+
+def check_ready_exports(config: dict[str, Any], settings: TokenizerSettings) -> None:
+    """Raise InputError for an export as GGUF of a model whose ready tokenizer llama.cpp does not have."""
+    if not is_ready(settings.ready):
+        return
+    path = tokenizer_path(settings.ready)
+    for name in gguf_support.gguf_exports(config):
+        if model_registry.is_from_published(config, config["models"][name]["from"]):
+            continue
+        if path.suffix != ".json" or not gguf_support.pre_tokenizer_name(json.loads(path.read_bytes())):
+            raise InputError(
+                f"models.{name}.types asks for GGUF, and tokenize.train.from names {path}: llama.cpp has no tokenizer that cuts texts as "
+                "this one does; allowed are tokenizer.json of GPT-2's expression, alone or after single digits"
+            )
 
 
 def check_secrets(config: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from crawl2llm.chain import fingerprint, halving, steps, sweep_errors
 from crawl2llm.chain.project import Project
 from crawl2llm.core import content_hash
 from crawl2llm.core.errors import ConfigError, InputError
+from crawl2llm.stages.tokenize.ready_checks import with_known_vocabulary
 from crawl2llm.training import model_check
 from crawl2llm.workflow import config_checks
 
@@ -25,7 +26,7 @@ def check_project(project: Project) -> None:
 
 def check_configs(project: Project) -> None:
     """Refuse what can be refused without the files that keys name. Raises ConfigError or InputError."""
-    model_check.prefetch_answers(project.variants.values())
+    model_check.prefetch_answers(map(with_known_vocabulary, project.variants.values()))
     for name, config in project.variants.items():
         try:
             config_checks.check_config(config, name)

@@ -21,6 +21,7 @@ from crawl2llm.core.root import CODE_FOLDER
 from crawl2llm.filters.quality import tools
 from crawl2llm.stages.compress import gguf_support, quantize_tools
 from crawl2llm.stages.pretrain import auto_preview
+from crawl2llm.stages.tokenize.ready_checks import with_known_vocabulary
 from crawl2llm.training import compiler, float8, gpus, init_checks
 from crawl2llm.training.checks import FP8
 from crawl2llm.training.float8 import check_precision
@@ -111,7 +112,7 @@ def say_what_is_auto(project: Project) -> None:
 
     Raises InputError for settings that no corpus can go with.
     """
-    config = project.variants["main"]
+    config = with_known_vocabulary(project.variants["main"])
     if not (keys := auto_preview.keys_on_auto(config)):
         return
     manifests = _fresh_manifests(project, ("tokenize.train", "tokenize.encode"))

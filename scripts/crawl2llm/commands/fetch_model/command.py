@@ -1,4 +1,5 @@
-"""Fetches a published model from the Hugging Face hub, at one commit, for `models: {NAME: {hub: …, revision: …}}` of a config.
+"""Fetches a published model from the Hugging Face hub, at one commit, for `models: {NAME: {hub: …, revision: …}}` of a config; with
+--tokenizer its tokenizer alone, for `tokenize.train.from: {hub: …, revision: …}`.
 
 Run it where there is a network, as on a login node, before the run: no job fetches anything. It takes safetensors, configuration,
 tokenizer and licence, and refuses pickles and code. A fetch that was cut off goes on where it was. The token of a gated model is
@@ -11,7 +12,12 @@ from pathlib import Path
 
 from crawl2llm.chain import command_line
 from crawl2llm.core.console import print_line
-from crawl2llm.training.published.hub import MODELS, fetch_model
+from crawl2llm.stages.tokenize.ready_checks import check_folder
+from crawl2llm.training.published.hub import MODEL, PAPERS, Wanted, fetch_model
+from crawl2llm.training.published.hub_folders import MODELS, TOKENIZERS
+
+FILES = ("tokenizer.json", "tokenizer.model", "*.tiktoken", "pattern.txt", "special_tokens.json")
+TOKENIZER = Wanted("tokenizer.json, .model or .tiktoken", TOKENIZERS, (*FILES, *PAPERS), FILES[:3], check_folder)
 
 
 @command_line.report_errors
@@ -23,9 +29,13 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("name", metavar="NAME", help="as the hub calls it: OWNER/NAME")
     parser.add_argument("--revision", required=True, metavar="SHA", help="the commit, 40 hex digits")
-    parser.add_argument("--to", type=Path, metavar="FOLDER", help=f"default: a folder of its own in {MODELS}")
+    parser.add_argument(
+        "--to", type=Path, metavar="FOLDER", help=f"default: a folder of its own in {MODELS}, or {TOKENIZERS}"
+    )
+    parser.add_argument("--tokenizer", action="store_true", help="its tokenizer alone")
     args = parser.parse_args(argv)
-    print_line(f"{args.name} at {args.revision} is in {fetch_model(args.name, args.revision, args.to)}")
+    folder = fetch_model(args.name, args.revision, args.to, TOKENIZER if args.tokenizer else MODEL)
+    print_line(f"{args.name} at {args.revision} is in {folder}")
     return 0
 
 

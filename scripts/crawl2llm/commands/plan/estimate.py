@@ -18,6 +18,7 @@ from crawl2llm.commands.plan.distil_work import distil_operations, parameter_cou
 from crawl2llm.commands.plan.dryrun import Task, variant_and_step
 from crawl2llm.commands.plan.last_run import LastRun
 from crawl2llm.core.errors import InputError
+from crawl2llm.stages.tokenize.ready_checks import with_known_vocabulary
 from crawl2llm.training import auto, cost_estimate, gpus
 from crawl2llm.training.parameters import model_of_summary
 from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
@@ -79,7 +80,7 @@ UNCHANGED_WORK = (
 UNCOUNTED = {
     "boilerplate.frequent", "dedup.band", "dedup.sets", "dedup.verify", "paragraphs.repeated", "substrings.shared", "substrings.repeated",
     "heuristics.calibrate", "quality.train", "quality.lm", "quality.ngrams", "quality.calibrate", "topics.train",
-    "tokenize.train", "pretrain.train",
+    "tokenize.train", "tokenize.compare", "pretrain.train",
     "finetune.pairs",
     "finetune.train", "align.pairs", "align.reward", "align.train",
 }  # fmt: skip
@@ -154,7 +155,7 @@ def measured_operations(summary: dict[str, Any]) -> tuple[float, float] | None:
 
 def training_vocabulary(config: dict[str, Any], summary: dict[str, Any]) -> int:
     """Entries of the tokenizer: the number in the config, or those of the last pre-training, whose manifest has this summary."""
-    setting = config["tokenize"]["train"]["vocabulary"]
+    setting = with_known_vocabulary(config)["tokenize"]["train"]["vocabulary"]
     return setting if isinstance(setting, int) else int(summary["shape"]["vocabulary"])
 
 

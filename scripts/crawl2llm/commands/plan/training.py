@@ -13,6 +13,7 @@ from crawl2llm.commands.plan.last_run import LastRun
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.phrases import and_more, join_with_and
 from crawl2llm.stages.pretrain.plan import UncountedError, training_facts
+from crawl2llm.stages.tokenize.ready_checks import with_known_vocabulary
 from crawl2llm.training import cost_estimate, resource_plan
 from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
 
@@ -29,7 +30,7 @@ def tokens_and_vocabulary(last: LastRun, variant: str) -> tuple[int | None, int 
 
 def plan_summary(config: dict[str, Any], tokens: int | None, entries: int | None) -> dict[str, Any]:
     """The summary of pretrain.plan under a complete config; InputError as in `summary_and_placement`."""
-    vocabulary_setting = config["tokenize"]["train"]["vocabulary"]
+    vocabulary_setting = with_known_vocabulary(config)["tokenize"]["train"]["vocabulary"]
     vocabulary = entries or (vocabulary_setting if isinstance(vocabulary_setting, int) else None)
     if vocabulary is None:
         raise UncountedError("tokenize.train.vocabulary is auto: known after tokenize")

@@ -109,7 +109,7 @@ def file_name(name: str, gguf_type: str) -> str:
 def pre_tokenizer(folder: Path) -> str:
     """llama.cpp's name for the way that a model's tokenizer cuts texts. Raises InputError for one that llama.cpp does not have."""
     tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    if pre := gguf_support.pre_of(tokenizer):
+    if pre := gguf_support.pre_tokenizer_name(tokenizer):
         return pre
     step = tokenizer["pre_tokenizer"] or {}
     kinds = [each.get("type") for each in step.get("pretokenizers", [step])]

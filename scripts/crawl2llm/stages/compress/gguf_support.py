@@ -72,6 +72,8 @@ def gguf_problems(config: dict[str, Any]) -> Iterator[str]:
             f"of type {model['type']} llama.cpp takes as many pretrain.train.model.kv_heads as heads, {model['heads']}, and they are "
             f"{model['kv_heads']!r}"
         )
+    if any(tokenizer["from"].values()):  # a ready tokenizer: see `pre_tokenizer_name`
+        return
     if tokenizer["model"] != "bpe":
         yield f"of tokenize.train.model llama.cpp takes bpe, and it is {tokenizer['model']!r}"
     if tokenizer["marks"] != "separate":
@@ -82,7 +84,7 @@ def gguf_problems(config: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def pre_of(tokenizer: dict[str, Any]) -> str | None:
+def pre_tokenizer_name(tokenizer: dict[str, Any]) -> str | None:
     """llama.cpp's name for the way that tokenizer.json cuts texts; None for one that llama.cpp does not have, as far as it is known here.
 
     Beside those of this project's own tokenizers the ways of published models that GGUF files are read in, too.
@@ -110,7 +112,7 @@ def published_problems(sizes: PublishedSizes, tokenizer: dict[str, Any]) -> Iter
         yield f"of models of transformers llama.cpp takes here {', '.join(TYPES)}, and it is {kind!r}"
     if kind in UNTIED_TYPES and sizes.tied:
         yield f"of type {kind} llama.cpp takes models whose head is not the table of the embeddings"
-    if pre_of(tokenizer) is None:
+    if pre_tokenizer_name(tokenizer) is None:
         yield "llama.cpp has no way to cut texts as its tokenizer.json does"
 
 

@@ -95,7 +95,7 @@ def document_tokens(documents: Iterable[Document], limit: int | None = None) -> 
 
 
 def text_of(tokenizer: Tokenizer, document: Document, ids: Ids) -> str:
-    """The text that a document's ids stand for: exactly what was encoded, for every tokenizer of tokenize.train is byte-level.
+    """The text that a document's ids stand for: exactly what was encoded, or "" where a ready tokenizer's normaliser changed it.
 
     ids: all of them, or the first ones; then the text ends with its last white space, so that no word is cut in two (without any, with
     its last whole character). Raises ManifestError if the bytes of the text are not as many as tokenize.encode counted.
@@ -105,6 +105,8 @@ def text_of(tokenizer: Tokenizer, document: Document, ids: Ids) -> str:
         space = next((at for at in range(len(text) - 1, -1, -1) if text[at].isspace()), len(text))
         return text[: space + 1]
     text = str(tokenizer.decode(ids[:-1].tolist(), skip_special_tokens=False))
+    if len(text.encode()) != document.bytes and tokenizer.normalizer is not None:
+        return ""
     if len(text.encode()) != document.bytes:
         raise ManifestError(
             f"{document.stem}.bin: document {document.id} decodes to {len(text.encode())} bytes, and tokenize.encode read "

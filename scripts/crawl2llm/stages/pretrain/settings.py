@@ -1,9 +1,9 @@
 """The settings of the stage pretrain."""
 
-from typing import Annotated, Any
+from typing import Any
 
 from crawl2llm.core.setting_types import Share
-from crawl2llm.core.settings import Allowed, NonEmpty, Number, Settings, section, setting
+from crawl2llm.core.settings import Commit, NonEmpty, Number, Settings, section, setting
 from crawl2llm.training.pretraining_settings import MixSettings, PlanSettings, TrainSettings
 from crawl2llm.training.shared_settings import TextTrainingSettings
 
@@ -33,9 +33,7 @@ class PublishedSettings(Settings):
         "In place of `path`: the name on the Hugging Face hub of a model that `crawl2llm fetch-model` has fetched.",
         placement=True,
     )
-    revision: Annotated[str, Allowed(pattern="^[0-9a-f]{40}$", form="a commit, 40 hexadecimal digits")] | None = (
-        setting(None, "Of `hub`: the commit.", placement=True)
-    )
+    revision: Commit | None = setting(None, "Of `hub`: the commit.", placement=True)
 
 
 class ContinueSettings(TextTrainingSettings):

@@ -11,7 +11,7 @@ from crawl2llm.chain.model_registry import trains_base
 from crawl2llm.chain.step import Config, Step
 from crawl2llm.core.settings import AUTO
 from crawl2llm.training.published.folder import content_digest
-from crawl2llm.training.published.hub import hub_folder
+from crawl2llm.training.published.hub_folders import hub_folder
 
 MIX, PACK = "pretrain.mix", "pretrain.pack"
 STREAM = "stream"  # a value of pretrain.train.packing: no document is packed

@@ -54,7 +54,9 @@ def registered_models(config: Config, task: str) -> Config:
 
 def variant_settings(config: Config, task: str) -> Config:
     """What the variants of a run set, without placement keys; `main`: the values of these keys there; which of them are seeds."""
-    ignored = {path for path, node in schema_leaves() if node.get("placement")}
+    ignored = {
+        path for path, node in schema_leaves() if node.get("placement") and not path.startswith("tokenize.train.from.")
+    }
     overlays = {
         name: {key: value for key, value in flatten(overlay).items() if key not in ignored}
         for name, overlay in config["variants"].items()
@@ -86,6 +88,7 @@ STEPS = {
                 "pretrain.plan",
                 "quality.ngrams",
                 "topics.count",
+                "tokenize.compare",
                 "report.whatif",
             )
         },

@@ -7,6 +7,7 @@ from typing import Any
 
 from crawl2llm.chain.model_registry import BASE_STEP, PUBLISHED_STEP
 from crawl2llm.chain.steps import MIX, PLAN
+from crawl2llm.core import record
 from crawl2llm.formats.run_records import Run, finite_number, measurement_files, nested_value, training_metrics
 from crawl2llm.stages.report import published_table, synthesis_table, training_gains
 from crawl2llm.stages.report.candidates import expected_missed_pairs
@@ -303,7 +304,48 @@ def tokenizer_facts(run: Run) -> dict[str, Any]:
         text = token if isinstance(token, str) else str(nested_value(token, "token") or token)
         longest.append(text.replace(" ", "␣").replace("Ġ", "␣").replace("\n", "⏎"))
     keys = ("vocabulary", "bytes_per_token", "measured_bytes")
-    return {**{key: facts.get(key) for key in keys}, "longest": longest}
+    is_ready = "differing_texts" in facts
+    return {
+        **{key: facts.get(key) for key in keys},
+        "kind": "A ready tokenizer" if is_ready else "A tokenizer trained on this corpus",
+        "longest": longest,
+        "speed": recorded_speed(run, "tokenize.train"),
+        "compared": tokenizer_comparison(run),
+    }
+
+
+def recorded_speed(run: Run, step: str) -> Any:
+    """Megabytes per second that a step of one task encoded, as its record says; of several tokenizers by name; None without."""
+    manifest = run.task(step, "")
+    return record.read(manifest.path).get("megabytes_per_second") if manifest and manifest.path else None
+
+
+def tokenizer_comparison(run: Run) -> dict[str, Any]:
+    """Bytes per token by language of a ready tokenizer and of one trained on the corpus: both vocabularies, speeds, a row for each
+    language, the total first. Empty where none is compared.
+    """
+    summary = run.summary("tokenize.compare") or {}
+    by_language = summary.get("by_language") or {}
+    keys = ("documents", "bytes", "ready", "own")
+    total = {key: sum(counts[key] for counts in by_language.values()) for key in keys}
+    shown = {
+        "all": total,
+        **({name: counts for name, counts in by_language.items() if name} if len(by_language) > 1 else by_language),
+    }
+    rows = [
+        {
+            "language": name or "all",
+            **{key: counts[key] for key in keys[:2]},
+            **{key: counts["bytes"] / counts[key] if counts[key] else None for key in keys[2:]},
+        }
+        for name, counts in shown.items()
+        if name
+    ]
+    return (
+        {"vocabulary": summary["vocabulary"], "speed": recorded_speed(run, "tokenize.compare"), "rows": rows}
+        if summary
+        else {}
+    )
 
 
 def tokens_a_parameter(facts: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ sentencepiece. Special tokens that it lacks are new entries at the end.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,13 +20,23 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.tokenize import ranks
-from crawl2llm.stages.tokenize.ready_checks import KEY, PATTERN, read_ranks, tokenizer_path
+from crawl2llm.stages.tokenize.ready_checks import (
+    KEY,
+    PATTERN,
+    SPECIAL_TOKENS,
+    check_file,
+    read_ranks,
+    read_special_tokens,
+    tokenizer_path,
+)
 from crawl2llm.stages.tokenize.settings import TrainSettings
 from crawl2llm.training.special_tokens import SPECIAL
 
 SHOWN = 12  # ids of a text, and 5 times as many characters of it, in an error
 SPACE = "▁"  # of SentencePiece, which knows no other meaning of that character
 NEVER = -1e6
+# `\p{N}{1,3}+` of cl100k_base: without backtracking for tiktoken, and many times over for Oniguruma, which `tokenizers` cuts with.
+COUNTED = re.compile(r"((?:\\p\{\w+\}|\\.|\[(?:\\.|[^\]\\])*\]|\.)\{\d+,?\d*\})\+")
 HARD_TEXTS = (
     "", " ", "  two  spaces ", "\n\n1", "\t\ta\r\n b", "Zwölf 狐 🦊 \u200d\u0301", "3.14159 and 2024-05-01 and 1234567", "हिन्दी ภาษาไทย",
     "don't I'LL we’ve", "<|endoftext|> <s> </s> <0x41>", "a\x00b\ufeff\u2028c", "ﬁ ① Ａ é e\u0301",
@@ -43,6 +54,7 @@ class Ready:
     unknown: int | None = None  # the id that stands for what has no entry
     space: str = " "  # the character that comes back as a space
     differing: list[str] = field(default_factory=list)  # hard texts with other ids
+    composed: int = 0  # texts that came back in Unicode's form NFC, as Qwen's tokenizers give them
 
     def ids(self, text: str) -> list[int]:
         """The ids of a text, in which no special token is looked for."""
@@ -62,14 +74,22 @@ class Ready:
             ids = self.ids(text)
             if ids != self.original(text):
                 raise InputError(self._difference(text))
-            if self.unknown in ids or self.tokenizer.decode(ids, skip_special_tokens=False) != text.replace(
-                self.space, " "
-            ):
+            if self.unknown in ids or not self._comes_back(text, ids):
                 raise InputError(
                     f"{KEY}: the tokenizer is lossy: {_short_form(text)} does not come back from its ids; needed is one "
-                    "that has an entry for every byte and changes no text"
+                    "that has an entry for every byte and changes no text but to NFC"
                 )
             yield text
+
+    def _comes_back(self, text: str, ids: list[int]) -> bool:
+        """Whether ids stand for a text, as it is or in NFC, which means the same characters."""
+        decoded, expected = self.tokenizer.decode(ids, skip_special_tokens=False), text.replace(self.space, " ")
+        if decoded == expected:
+            return True
+        if decoded == normalizers.NFC().normalize_str(expected):
+            self.composed += 1
+            return True
+        return False
 
     def _difference(self, text: str) -> str:
         ids, expected = self.ids(text), self.original(text)
@@ -87,7 +107,8 @@ def _short_form(text: str) -> str:
 
 def read_ready(settings: TrainSettings) -> Ready:
     """The tokenizer that `from` names, with SPECIAL among its entries. Raises InputError."""
-    path = tokenizer_path(settings.ready or "")
+    path = tokenizer_path(settings.ready)
+    check_file(path)
     if path.suffix == ".tiktoken":
         ready = from_ranks(path, (path.parent / PATTERN).read_text(encoding="utf-8").strip("\n"))
     elif path.suffix == ".json":
@@ -107,17 +128,23 @@ def read_ready(settings: TrainSettings) -> Ready:
 def from_json(path: Path) -> Ready:
     """tokenizer.json, without what it adds to a text, or cuts from it: the chain does that itself."""
     content: dict[str, Any] = json.loads(path.read_bytes())
+    # A dropout of merges is for training alone: with it a text has other ids each time.
+    content |= {"truncation": None, "padding": None, "model": {**content["model"], "dropout": None}}
+    if content["model"].get("type") == "Unigram":
+        del content["model"]["dropout"]
     try:
-        original = Tokenizer.from_str(json.dumps({**content, "truncation": None, "padding": None}))
-        tokenizer = Tokenizer.from_str(
-            json.dumps({**content, "truncation": None, "padding": None, "post_processor": None})
-        )
+        original = Tokenizer.from_str(json.dumps(content))
+        tokenizer = Tokenizer.from_str(json.dumps({**content, "post_processor": None}))
     except Exception as error:  # tokenizers raises no narrower one
         raise InputError(f"{KEY}: {path} is no tokenizer.json: {error}") from error
     original.encode_special_tokens = True
     name = content["model"].get("unk_token")
     unknown = tokenizer.token_to_id(name) if name else content["model"].get("unk_id")
-    return Ready(tokenizer, lambda text: list(original.encode(text, add_special_tokens=False).ids), unknown=unknown)
+    before = json.dumps([content.get("normalizer"), content.get("pre_tokenizer")], ensure_ascii=False)
+    space = SPACE if SPACE in before else " "  # as of a converted SentencePiece model
+    return Ready(
+        tokenizer, lambda text: list(original.encode(text, add_special_tokens=False).ids), unknown=unknown, space=space
+    )
 
 
 def from_ranks(path: Path, pattern: str) -> Ready:
@@ -132,7 +159,7 @@ def from_ranks(path: Path, pattern: str) -> Ready:
             merges.append((names[parts[0]], names[parts[1]]))
     try:
         encoding = tiktoken.Encoding("ready", pat_str=pattern, mergeable_ranks=rank_by_bytes, special_tokens={})
-        split = pre_tokenizers.Split(Regex(pattern), behavior="removed", invert=True)
+        split = pre_tokenizers.Split(Regex(COUNTED.sub(r"(?>\1)", pattern)), behavior="removed", invert=True)
     except Exception as error:  # both raise no narrower one for an expression
         raise InputError(f"{KEY}: {path.parent / PATTERN} is no regular expression: {error}") from error
     vocabulary = {names[token]: rank for token, rank in rank_by_bytes.items()}
@@ -141,11 +168,23 @@ def from_ranks(path: Path, pattern: str) -> Ready:
         [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )
     tokenizer.decoder = decoders.ByteLevel()
+    add_numbered_tokens(tokenizer, read_special_tokens(path, len(rank_by_bytes)))
     return Ready(tokenizer, encoding.encode_ordinary)
 
 
+def add_numbered_tokens(tokenizer: Tokenizer, number_by_name: dict[str, int]) -> None:
+    """Add special tokens with these ids, in their order; ids between that none has get names of their own. Raises InputError."""
+    for name, number in number_by_name.items():
+        size = tokenizer.get_vocab_size()
+        tokenizer.add_special_tokens([*(f"<|unused_{between}|>" for between in range(size, number)), name])
+        if tokenizer.token_to_id(name) != number:
+            raise InputError(
+                f"{KEY}: {SPECIAL_TOKENS} names {name!r}, which is an entry for text as well, or has the name of an unused id"
+            )
+
+
 def from_sentencepiece(path: Path) -> Ready:
-    """A SentencePiece model, BPE or Unigram, that changes no text. Raises InputError for others.
+    """A SentencePiece model, BPE or Unigram, that changes no text.
 
     `tokenizers` orders equal pairs and user's symbols in another way: a few hard texts may get other ids, see Ready.exact.
     """
@@ -156,11 +195,6 @@ def from_sentencepiece(path: Path) -> Ready:
     except Exception as error:  # protobuf and sentencepiece share no class of errors
         raise InputError(f"{KEY}: {path} is no SentencePiece model") from error
     spec = proto.normalizer_spec
-    if spec.precompiled_charsmap or spec.remove_extra_whitespaces or not spec.escape_whitespaces:
-        raise InputError(
-            f"{KEY}: {path} changes texts (normalization {spec.name}, remove_extra_whitespaces "
-            f"{spec.remove_extra_whitespaces}), so that they do not come back; allowed: identity without removed spaces"
-        )
     kinds = type(proto.pieces[0])
     # The names of bytes and of special tokens are no entries for text: a score under all others keeps Unigram from them.
     pieces = [
@@ -173,10 +207,8 @@ def from_sentencepiece(path: Path) -> Ready:
         model: models.Model = models.BPE(
             vocab=vocabulary, merges=merges_of(proto), unk_token=name, fuse_unk=True, byte_fallback=fallback
         )
-    elif proto.trainer_spec.model_type == proto.trainer_spec.UNIGRAM:
-        model = models.Unigram(pieces, processor.unk_id(), fallback)
     else:
-        raise InputError(f"{KEY}: {path} is neither a BPE nor a Unigram")
+        model = models.Unigram(pieces, processor.unk_id(), fallback)
     tokenizer = Tokenizer(model)
     prefix = [normalizers.Prepend(SPACE)] if spec.add_dummy_prefix else []
     tokenizer.normalizer = normalizers.Sequence([*prefix, normalizers.Replace(" ", SPACE)])

@@ -2,7 +2,24 @@
 
 from typing import Literal
 
-from crawl2llm.core.settings import Auto, NonEmpty, Settings, section, setting
+from crawl2llm.core.settings import Auto, Commit, NonEmpty, Settings, section, setting
+
+
+class ReadySettings(Settings):
+    """A ready tokenizer instead of a trained one. What decides is what its files hold, and not where they lie."""
+
+    path: NonEmpty | None = setting(
+        None,
+        "tokenizer.json, a SentencePiece .model, or a folder with one of them, or with a .tiktoken file and pattern.txt, its regular "
+        "expression. model, vocabulary, digits and marks keep their defaults beside it.",
+        placement=True,
+    )
+    hub: NonEmpty | None = setting(
+        None,
+        "In place of `path`: the name on the Hugging Face hub of a tokenizer, or a model, that `crawl2llm fetch-model` has fetched.",
+        placement=True,
+    )
+    revision: Commit | None = setting(None, "Of `hub`: the commit.", placement=True)
 
 
 class TrainSettings(Settings):
@@ -32,15 +49,7 @@ class TrainSettings(Settings):
     )
     train_bytes: int = setting(1000000000, "Bytes of training text to sample.", ge=1000)
     seed: int = setting(0, "Seed of the sample.", ge=0)
-    ready: NonEmpty | None = setting(
-        None,
-        "A ready tokenizer instead of a trained one: a folder with tokenizer.json, that file, a SentencePiece "
-        ".model, or a folder with a .tiktoken file and pattern.txt, its "
-        "regular expression. model, vocabulary, digits and marks keep their defaults beside it.",
-        alias="from",
-        file=True,
-        unless_default=True,
-    )
+    ready: ReadySettings = section(placement=True, alias="from")
 
 
 class EncodeSettings(Settings):
@@ -57,9 +66,14 @@ class ReencodeSettings(Settings):
     """Encodes the corpus with the tokenizer of a published model, for what reads text in its tokens. The engine is `tokenizers`."""
 
 
+class CompareSettings(Settings):
+    """Measures a ready tokenizer beside one of as many entries that is trained on the corpus, as tokenize.train would. No settings."""
+
+
 class TokenizeSettings(Settings):
     """A byte-level tokenizer, and the corpus as token ids."""
 
     train: TrainSettings = section()
     encode: EncodeSettings = section()
+    compare: CompareSettings = section()
     reencode: ReencodeSettings = section()

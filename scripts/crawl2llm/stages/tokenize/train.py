@@ -16,12 +16,12 @@ from typing import Any
 import regex
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from crawl2llm.chain import command_line
 from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import Progress, log
+from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, write_atomically
 from crawl2llm.formats.documents import rows, shard_of, uniform_hash
-from crawl2llm.stages.tokenize import ranks, ready, unigram
+from crawl2llm.stages.tokenize import ranks, ready, ready_checks, unigram
 from crawl2llm.stages.tokenize.settings import TrainSettings
 from crawl2llm.training import vocabulary_size
 from crawl2llm.training.special_tokens import EOS, PAD, SPECIAL
@@ -118,12 +118,23 @@ def count_bytes_and_tokens(tokenizer: Tokenizer, paths: list[Path]) -> tuple[int
     return size, tokens
 
 
-def take_ready(settings: TrainSettings, texts: Iterator[str]) -> tuple[Tokenizer, list[str]]:
-    """The tokenizer of `from`, and the hard texts whose ids are not its original's. Raises InputError where a text of the corpus differs.
+class Task(TrainSettings):
+    """What the program is given. content: digest of the files of a ready tokenizer."""
+
+    content: str | None = None
+
+
+def take_ready(settings: Task, texts: Iterator[str]) -> ready.Ready:
+    """The tokenizer of `from`. Raises InputError where a text of the corpus has other ids than by its original, or the files have changed.
 
     texts: the sample, of which COMPARED_BYTES are compared.
     """
     taken = ready.read_ready(settings)
+    if (content := ready_checks.content_digest(settings.ready)) != settings.content:  # after they were read
+        raise InputError(
+            f"{ready_checks.KEY}: {ready_checks.tokenizer_path(settings.ready)} has changed since the run began ({content}, planned "
+            f"{settings.content})"
+        )
     taken.check_hard_texts()
     size = 0
     for text in taken.check_texts(texts):
@@ -131,28 +142,51 @@ def take_ready(settings: TrainSettings, texts: Iterator[str]) -> tuple[Tokenizer
         if size >= COMPARED_BYTES:
             break
     log.info("%.1f MB of the corpus get the ids of the original", size / 1e6)
+    for note in ready_notes(taken):
+        log.warning("%s", note)
+    return taken
+
+
+def ready_notes(taken: ready.Ready) -> list[str]:
+    """What a reader has to know of a ready tokenizer: texts with other ids than by its original, and texts that it changes."""
+    notes = []
     if taken.differing:
-        log.warning("%d hard texts get other ids than by the original: %r", len(taken.differing), taken.differing)
-    return taken.tokenizer, taken.differing
-
-
-def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) -> list[Path]:
-    corpus = [Manifest.read(path) for path in args.corpus]
-    shards = [shard_of(path) for path in args.corpus]
-    total = sum(part.summary["train"]["bytes"] for part in corpus)
-    if not total:
-        raise command_line.InputError(
-            "the corpus has no training text: no document is in the training split (corpus.split)"
+        notes.append(
+            f"The ready tokenizer gives {len(taken.differing)} of {len(ready.HARD_TEXTS)} hard texts other ids than its original does: "
+            f"{', '.join(map(repr, taken.differing))}."
         )
-    texts = [part.file(f"train/{shard}.parquet") for part, shard in zip(corpus, shards, strict=True)]
+    if taken.composed:
+        notes.append(
+            f"The ready tokenizer writes texts in NFC: {taken.composed} of the compared ones are other bytes before."
+        )
+    return notes
+
+
+def training_texts(args: argparse.Namespace, limit: int, seed: int) -> tuple[Iterator[str], int]:
+    """The texts of a sample of about `limit` bytes of the training split, and the bytes of the whole split.
+
+    Raises InputError for a corpus without training text.
+    """
+    corpus = {shard_of(path): Manifest.read(path) for path in args.corpus}
+    total = sum(part.summary["train"]["bytes"] for part in corpus.values())
+    if not total:
+        raise InputError("the corpus has no training text: no document is in the training split (corpus.split)")
+    return sample_texts(
+        [part.file(f"train/{shard}.parquet") for shard, part in corpus.items()], limit, total, seed
+    ), total
+
+
+def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:
+    texts, total = training_texts(args, settings.train_bytes, settings.seed)
     progress = Progress(None, "documents sampled")
 
     def counted_texts() -> Iterator[str]:
-        for text in sample_texts(texts, settings.train_bytes, total, settings.seed):
+        for text in texts:
             progress.add()
             yield text
 
-    if settings.ready is None:
+    taken = take_ready(settings, counted_texts()) if ready_checks.is_ready(settings.ready) else None
+    if taken is None:
         log.info("training on about %.1f MB of %.1f MB", min(settings.train_bytes, total) / 1e6, total / 1e6)
         entries = vocabulary_size.vocabulary_entries(settings.vocabulary, total)
         empty = untrained_tokenizer(settings.digits, settings.marks)
@@ -160,7 +194,7 @@ def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) 
             cut_long_pieces(counted_texts(), unigram.piece_expression(empty)), empty, entries
         )
     else:
-        tokenizer, differing = take_ready(settings, counted_texts())
+        tokenizer = taken.tokenizer
     out = args.manifest.with_name("tokenizer.json")
     write_atomically(out, tokenizer.to_str(pretty=True))
     settings_file = args.manifest.with_name("tokenizer_config.json")
@@ -177,7 +211,7 @@ def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) 
     tokenizer.encode_special_tokens = True  # as in tokenize.encode: special tokens are not recognised in text
     began = time.monotonic()
     size, tokens = count_bytes_and_tokens(
-        tokenizer, [part.file(f"validation/{s}.parquet") for part, s in zip(corpus, shards, strict=True)]
+        tokenizer, [Manifest.read(path).file(f"validation/{shard_of(path)}.parquet") for path in args.corpus]
     )
     manifest.summary = {
         "vocabulary": tokenizer.get_vocab_size(),
@@ -186,9 +220,14 @@ def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) 
         "measured_bytes": size,
         "longest_tokens": longest_entries(tokenizer),
     }
-    if settings.ready is not None:
-        manifest.summary["differing_texts"] = differing
+    if taken is not None:
+        manifest.summary |= {
+            "differing_texts": taken.differing,
+            "composed_texts": taken.composed,
+            "notes": ready_notes(taken),
+        }
     speed = size / 1e6 / max(time.monotonic() - began, 1e-9)
+    manifest.run["megabytes_per_second"] = round(speed, 3)
     log.info(
         "vocabulary %s, %.3f bytes per token, encodes %.2f MB/s",
         f"{tokenizer.get_vocab_size():,}", size / max(tokens, 1), speed,
@@ -196,7 +235,7 @@ def body(args: argparse.Namespace, settings: TrainSettings, manifest: Manifest) 
     return [out, settings_file]
 
 
-main = Program("tokenize.train", __doc__, TrainSettings, body)
+main = Program("tokenize.train", __doc__, Task, body)
 
 
 if __name__ == "__main__":

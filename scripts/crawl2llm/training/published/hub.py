@@ -1,4 +1,4 @@
-"""Models of the Hugging Face hub, each at one commit, in folders named by it: fetched by `crawl2llm fetch-model`, used without a network.
+"""Fetches models and tokenizers of the Hugging Face hub, for `crawl2llm fetch-model`; a run uses them without a network.
 
 A folder is there whole or not at all: files arrive in `<folder>.part`, where the next attempt goes on.
 """
@@ -7,63 +7,53 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training.published.checks import check_published
+from crawl2llm.training.published.hub_folders import MODELS, cache_folder, check_name
 
-MODELS = Path(".cache/models")  # below a run's working directory
-NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*")
-COMMIT = re.compile(r"[0-9a-f]{40}")
 INCOMPLETE = ".incomplete"  # how the name of a file ends that is not all here
 TOKEN = "HF_TOKEN"  # noqa: S105 - the variable's name
-# What is fetched: no pickles, no code, no other formats.
-PATTERNS = ("*.safetensors", "*.json", "tokenizer.model", "merges.txt", "*.jinja", "README.md", "LICENSE*", "NOTICE*")
+PAPERS = ("README.md", "LICENSE*", "NOTICE*")
 
 
-def check_name(name: str, revision: str) -> None:
-    """Raise InputError for what is no name of a model on the hub, or no whole commit: a branch would be another model tomorrow."""
-    if not NAME.fullmatch(name) or ".." in name:
-        raise InputError(
-            f"{name!r} is no name of a model on the hub; allowed: OWNER/NAME, as HuggingFaceTB/SmolLM2-135M"
-        )
-    if not COMMIT.fullmatch(revision):
-        raise InputError(
-            f"the revision of {name} is {revision!r}; allowed: the 40 hex digits of a commit (the hub's page 'Files and versions', "
-            "History)"
-        )
+@dataclass(frozen=True)
+class Wanted:
+    """What is fetched of a name on the hub: no pickles, no code. check: raises InputError for a folder that is not what it has to be, in a
+    line that begins with the given words. needed: patterns of which a file has to be there.
+    """
+
+    noun: str
+    parent: Path
+    patterns: tuple[str, ...]
+    needed: tuple[str, ...]
+    check: Callable[[Path, str], None]
 
 
-def cache_folder(name: str, revision: str) -> Path:
-    """Where a model lies, or would."""
-    return MODELS / f"{name.replace('/', '--')}@{revision}"
+MODEL = Wanted(
+    "safetensors",
+    MODELS,
+    ("*.safetensors", "*.json", "tokenizer.model", "merges.txt", "*.jinja", *PAPERS),
+    ("*.safetensors",),
+    check_published,
+)
 
 
-def hub_folder(name: str, revision: str) -> Path:
-    """The folder of a model at a commit. Raises InputError that says how to fetch it if it is not here, and as `check_name`."""
-    check_name(name, revision)
-    folder = cache_folder(name, revision)
-    if not folder.is_dir():
-        raise InputError(
-            f"{name} at {revision} is not in {folder}: run crawl2llm fetch-model {name} --revision {revision} in this folder, where there "
-            "is a network"
-        )
-    return folder
-
-
-def fetch_model(name: str, revision: str, to: Path | None = None) -> Path:
-    """The folder of a model at a commit, fetched unless it is there; `to` in place of the cache's.
+def fetch_model(name: str, revision: str, to: Path | None = None, wanted: Wanted = MODEL) -> Path:
+    """The folder of a model, or of what else is `wanted`, at a commit, fetched unless it is there; `to` in place of the cache's.
 
     The token of gated models is that of the environment variable HF_TOKEN alone. Raises InputError for a model that cannot be had, in one
-    line, and for one that is not as `check_published` wants it.
+    line, and for one that is not as it has to be.
     """
     check_name(name, revision)
-    folder = to or cache_folder(name, revision)
+    folder = to or cache_folder(name, revision, wanted.parent)
     if folder.exists():
-        check_published(folder, name)
+        wanted.check(folder, name)
         return folder
     # Imported here: whoever asks for a folder needs no network.
     import httpx2
@@ -72,7 +62,7 @@ def fetch_model(name: str, revision: str, to: Path | None = None) -> Path:
     partial = folder.with_name(f"{folder.name}.part")
     token = os.environ.get(TOKEN) or False
     try:
-        fetch_files(name, revision, partial, token)
+        fetch_files(name, revision, partial, token, wanted)
     except errors.GatedRepoError as error:
         raise InputError(
             f"{name} is gated: ask for access on its page, and set {TOKEN} to a token that has it"
@@ -87,16 +77,16 @@ def fetch_model(name: str, revision: str, to: Path | None = None) -> Path:
         raise InputError(
             f"{name} was not fetched whole ({reason}); what has arrived is in {partial}: run the same command again"
         ) from error
-    check_published(partial, name)
+    wanted.check(partial, name)
     partial.rename(folder)
     return folder
 
 
-def fetch_files(name: str, revision: str, folder: Path, token: str | bool) -> None:
-    """Fetch the files of PATTERNS into `folder`, each from where an earlier attempt was cut off; huggingface_hub's own snapshot_download
-    begins a file anew (2.4.0), and compares no checksum.
+def fetch_files(name: str, revision: str, folder: Path, token: str | bool, wanted: Wanted) -> None:
+    """Fetch the files that are wanted into `folder`, each from where an earlier attempt was cut off; huggingface_hub's own
+    snapshot_download begins a file anew (2.4.0), and compares no checksum.
 
-    Raises InputError for a model without safetensors, a disk that is too small and a file of another checksum; and huggingface_hub's
+    Raises InputError for a model without what it needs, a disk that is too small and a file of another checksum; and huggingface_hub's
     errors.
     """
     from huggingface_hub import HfApi, hf_hub_url
@@ -107,9 +97,9 @@ def fetch_files(name: str, revision: str, folder: Path, token: str | bool) -> No
     endpoint = os.environ.get("HF_ENDPOINT") or None
     tree = HfApi(endpoint=endpoint, token=token).list_repo_tree(name, revision=revision)
     names = [entry for entry in tree if isinstance(entry, RepoFile)]
-    entries = [entry for entry in names if any(fnmatch(entry.path, pattern) for pattern in PATTERNS)]
-    if not any(entry.path.endswith(".safetensors") for entry in entries):
-        raise InputError(f"{name} has no safetensors at {revision}; other formats are not read")
+    entries = [entry for entry in names if any(fnmatch(entry.path, pattern) for pattern in wanted.patterns)]
+    if not any(fnmatch(entry.path, pattern) for entry in entries for pattern in wanted.needed):
+        raise InputError(f"{name} has no {wanted.noun} at {revision}; other formats are not read")
     folder.mkdir(parents=True, exist_ok=True)
     left = [entry for entry in entries if not (folder / entry.path).exists()]
     if (size := sum(entry.size for entry in left)) > (free := shutil.disk_usage(folder).free):

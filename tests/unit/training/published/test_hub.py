@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from huggingface_hub import constants
 
 from crawl2llm.commands.fetch_model import command
 from crawl2llm.core.errors import InputError
-from crawl2llm.training.published import hub
+from crawl2llm.training.published import hub_folders
 from tests.unit.stages.ingest.servers import Handler, Server, http_server
 
 NAME, COMMIT = "owner/small", "0123456789" * 4
@@ -77,10 +78,10 @@ def test_a_model_is_fetched_once_and_found_without_a_network(
     server: Server, small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(InputError, match=f"run crawl2llm fetch-model {NAME} --revision {COMMIT} in this folder, where"):
-        hub.hub_folder(NAME, COMMIT)
+        hub_folders.hub_folder(NAME, COMMIT)
     for _ in range(2):
         assert command.main([NAME, "--revision", COMMIT]) == 0
-    folder = hub.hub_folder(NAME, COMMIT)
+    folder = hub_folders.hub_folder(NAME, COMMIT)
     assert f"{NAME} at {COMMIT} is in {folder}\n" in capsys.readouterr().out
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == {
         file.name: file.read_bytes() for file in small.iterdir()
@@ -88,7 +89,20 @@ def test_a_model_is_fetched_once_and_found_without_a_network(
     gets = [path for method, path, _ in server.asked if method == "GET"]
     assert len(gets) == len(set(gets)) == len(list(small.iterdir())), "no pickle, no code, nothing twice"
     with pytest.raises(InputError, match=r"the revision of owner/small is 'main'; allowed: the 40 hex digits"):
-        hub.hub_folder(NAME, "main")
+        hub_folders.hub_folder(NAME, "main")
+
+
+def test_a_tokenizer_is_fetched_without_its_model(server: Server, small: Path) -> None:
+    assert command.main([NAME, "--revision", COMMIT, "--tokenizer"]) == 0
+    folder = hub_folders.tokenizer_folder(NAME, COMMIT)
+    assert (
+        folder.parent == hub_folders.TOKENIZERS
+        and (folder / "tokenizer.json").read_bytes() == (small / "tokenizer.json").read_bytes()
+    )
+    assert not any(path.endswith((".safetensors", "config.json")) for _, path, _ in server.asked)
+    server.files.pop(f"{ROOT}tokenizer.json")
+    shutil.rmtree(folder)
+    assert command.main([NAME, "--revision", COMMIT, "--tokenizer"]) == 1
 
 
 def test_a_fetch_that_was_cut_off_goes_on_where_it_was(
@@ -100,8 +114,8 @@ def test_a_fetch_that_was_cut_off_goes_on_where_it_was(
     assert command.main([NAME, "--revision", COMMIT]) == 1
     error = capsys.readouterr().err
     assert "was not fetched whole (" in error and f"{COMMIT}.part: run the same command again" in error
-    assert not hub.cache_folder(NAME, COMMIT).exists()
-    partial = hub.cache_folder(NAME, COMMIT).with_name(f"owner--small@{COMMIT}.part")
+    assert not hub_folders.cache_folder(NAME, COMMIT).exists()
+    partial = hub_folders.cache_folder(NAME, COMMIT).with_name(f"owner--small@{COMMIT}.part")
     data, weights.statuses = weights.data, []
     (partial / "model.safetensors.incomplete").write_bytes(data[:5000])  # as a killed process leaves it
     weights.drop = 8000  # the line breaks after so many bytes
@@ -109,13 +123,13 @@ def test_a_fetch_that_was_cut_off_goes_on_where_it_was(
     assert command.main([NAME, "--revision", COMMIT]) == 0
     ranges = [asked for _, path, asked in server.asked if path.endswith("model.safetensors")]
     assert ranges == ["bytes=5000-", "bytes=13000-"]
-    assert (hub.hub_folder(NAME, COMMIT) / "model.safetensors").read_bytes() == data
+    assert (hub_folders.hub_folder(NAME, COMMIT) / "model.safetensors").read_bytes() == data
 
 
 def test_what_arrives_otherwise_than_the_hub_says_is_thrown_away(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    partial = hub.cache_folder(NAME, COMMIT).with_name(f"owner--small@{COMMIT}.part")
+    partial = hub_folders.cache_folder(NAME, COMMIT).with_name(f"owner--small@{COMMIT}.part")
     partial.mkdir(parents=True)
     (partial / "model.safetensors.incomplete").write_bytes(b"x" * 5000)
     assert command.main([NAME, "--revision", COMMIT]) == 1
