@@ -91,7 +91,7 @@ def ask_ours(model_folder: str, precision: str, tasks: list[str], folder: Path, 
     harness.go_offline()
     import lm_eval.evaluator  # what the first task would import, for itself alone
     import lm_eval.models.huggingface
-    import lm_eval.tasks
+    import lm_eval.tasks  # noqa: F401
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: F401
 
