@@ -68,8 +68,8 @@ def content_digest(source: Path) -> str:
 def write_model_folder(source: Path, folder: Path) -> PublishedFacts:
     """Write the model of a folder or GGUF file that `check_published` takes into `folder`, which is made.
 
-    A folder's weights are linked, or copied where they cannot be or have other names (weight_names.py); a GGUF file's are written anew, exactly as they are there. Memory: some
-    rows of a tensor. Raises InputError and OSError.
+    A folder's weights are linked, or copied where they cannot be or have other names (weight_names.py); a GGUF file's are written anew,
+    exactly as they are there. Memory: some rows of a tensor. Raises InputError and OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     return _convert_gguf(source, folder) if is_gguf(source) else _copy_folder(source, folder)
