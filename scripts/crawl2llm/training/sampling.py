@@ -24,8 +24,9 @@ Listener = Callable[[int, list[int]], bool]
 class Choice:
     """How a token is chosen, and what ends an answer.
 
-    end: the end token's id; further_ends: tokens that end an answer, too, and stand in it as `end`. temperature 0 takes the likeliest.
-    top_p: of the tempered distribution, the likeliest tokens that add up to it. with_nats: whether each token's nats by the model are kept.
+    end: the end token's id; further_ends: tokens that end an answer, too, and stand in it as `end`.
+    temperature 0 takes the likeliest. top_p: of the tempered distribution, the likeliest tokens that add up to it.
+    with_nats: whether the nats of each token by the model itself are kept.
     """
 
     end: int

@@ -29,11 +29,11 @@ def check_published_uses(config: dict[str, Any]) -> None:
     for root in model_registry.published_models(config):
         source = source_of_model(config, root)
         sizes = read_sizes(source, f"models.{root}")
-        own = [name for name in config["models"] if model_registry.root(config, name) == root]
-        tokenizer = tokenizer_of(source) if any(gguf_support.gguf_exports(config).get(name) for name in own) else {}
+        line = [name for name in config["models"] if model_registry.root(config, name) == root]
+        tokenizer = tokenizer_of(source) if any(gguf_support.gguf_exports(config).get(name) for name in line) else {}
         for problem in (
             *evaluation_problems(config, root, sizes),
-            *model_problems(config, root, own, sizes, tokenizer),
+            *model_problems(config, root, line, sizes, tokenizer),
         ):
             raise InputError(problem)
 

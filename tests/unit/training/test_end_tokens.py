@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,34 +34,37 @@ def end_with(folder: Path, *ends: int) -> tuple[Any, Any]:
 
 
 def answers(model: Any, choice: sampling.Choice) -> list[list[int]]:
-    """Greedy, by slots and together."""
-    draws = torch.zeros(1, MOST, dtype=torch.float64)
+    """By slots and together, by the same draws."""
+    draws = torch.rand(1, MOST, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     drawer = slots.drawer_for(model, choice, 1)
-    following = lambda *parts: sampling.next_logits(model, *parts)  # noqa: E731
+    following = partial(sampling.next_logits, model)
     return [drawer.draw([PROMPT], draws)[0].ids, sampling.draw_together(following, [PROMPT], draws, choice)[0].ids]
 
 
 def test_each_of_several_ends_an_answer(folder: Path) -> None:
     model, tokenizer = end_with(folder, 1)
     end = tokenizer.eos_token_id
-    whole, _ = answers(model, sampling.Choice(end, 0.0))
+    whole, _ = answers(model, sampling.Choice(end))
     at = next(number for number in range(1, MOST) if whole[number] not in (*whole[:number], end))
     model, tokenizer = end_with(folder, end, whole[at])
     assert further_ends(model, end) == further_ends_in(folder, end) == (whole[at],)
-    assert answers(model, sampling.Choice(end, 0.0, further_ends=(whole[at],))) == [[*whole[:at], end]] * 2
+    assert answers(model, sampling.Choice(end, further_ends=(whole[at],))) == [[*whole[:at], end]] * 2
+
+
+def test_greedy_texts_end_at_any_of_them(folder: Path) -> None:
     settings = ModelSettings()
-    out = continue_tokens(model, tokenizer, PROMPT, MOST, settings, None)[0].tolist()
-    assert out == [*PROMPT, *whole[: at + 1]]
+    whole = continue_tokens(*end_with(folder, 1), PROMPT, MOST, settings, None)[0].tolist()
+    ended = continue_tokens(*end_with(folder, 1, whole[len(PROMPT)]), PROMPT, MOST, settings, None)[0].tolist()
+    assert len(whole) > len(ended) == len(PROMPT) + 1
 
 
 def test_a_writer_ends_at_any_of_them(folder: Path) -> None:
     model, tokenizer = end_with(folder, 1)
     settings = GenerateSettings(max_new_tokens=MOST)
     ((_, before),) = Writer(model, tokenizer, settings).write_texts(["The"])
-    ids = sampling.draw_together(
-        lambda *parts: sampling.next_logits(model, *parts), [tokenizer("The")["input_ids"]],
-        torch.zeros(1, MOST, dtype=torch.float64), sampling.Choice(tokenizer.eos_token_id, 0.0),
-    )[0].ids  # fmt: skip
+    prompt, draws = tokenizer("The")["input_ids"], torch.zeros(1, MOST, dtype=torch.float64)
+    choice = sampling.Choice(tokenizer.eos_token_id, 0.0)
+    ids = sampling.draw_together(partial(sampling.next_logits, model), [prompt], draws, choice)[0].ids
     model, tokenizer = end_with(folder, 1, ids[0])
     ((_, row),) = Writer(model, tokenizer, settings).write_texts(["The"])
     assert (before["tokens"], row["tokens"], row["ended"], row["text"]) == (len(ids), 1, True, "")

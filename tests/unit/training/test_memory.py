@@ -337,3 +337,11 @@ def test_what_an_h100_gave_to_tensors(stage: int, changes: dict[str, Any], recom
     placement = placed(largest=8, activation_checkpointing=recomputed)
     estimated = memory.memory_parts(BILLION, settings, placement, cuda=True)
     assert sum(estimated.values()) - estimated["program"] == pytest.approx(gibibytes * 2**30, rel=0.03)
+
+
+def test_a_teacher_takes_its_weights_and_a_piece_of_its_logits() -> None:
+    settings, at = engine_settings(precision="bf16", zero_stage=0), placed(micro_batch=1)
+    alone = memory.memory_parts(WIDE, settings, at, True)
+    both = memory.memory_parts(replace(WIDE, teacher=WIDE), settings, at, True)
+    assert {**both, "teacher": 0} == {**alone, "teacher": 0}
+    assert 2 * WIDE.parameters + 2 * 2**28 < both["teacher"] < 2 * WIDE.parameters + 10**9

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from crawl2llm.stages.compress.teacher import (
     check_same_tokens,
     load_teacher,
 )
-from crawl2llm.training import checkpoint, metrics, model, program, quantized_weights, text_run
+from crawl2llm.training import checkpoint, memory, metrics, model, program, quantized_weights, text_run
 from crawl2llm.training.compressible_layers import linear_layers, weight_bytes
 from crawl2llm.training.engine import Engine, Job, Update
 from crawl2llm.training.model_loading import model_folder, model_name, verify_weights
@@ -57,6 +58,17 @@ class Distillation(retrain.Run):
         self.teacher = self.find_teacher(job.config)
         built_engine.distil_by(self.teacher.loss_of_piece, self.where)
         return built_engine
+
+    def memory_shape(self, config: Any) -> memory.Shape:
+        """As `Run.memory_shape`, with a teacher beside it."""
+        shape = super().memory_shape(config)
+        if self.settings.text_share == 1 or self.settings.top_k:
+            return shape
+        folder = model_folder(self.args.teacher) / model.FOLDER
+        teacher = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return replace(
+            shape, teacher=memory.shape_of_config(teacher, model.count_parameters(teacher), self.max_row_tokens())
+        )
 
     def find_teacher(self, config: Any) -> Teacher:
         """The teacher on this process's device. config: of the student."""

@@ -110,7 +110,7 @@ def published_problems(sizes: PublishedSizes, tokenizer: dict[str, Any]) -> Iter
     kind = sizes.config.get("model_type")
     if kind not in TYPES:
         yield f"of models of transformers llama.cpp takes here {', '.join(TYPES)}, and it is {kind!r}"
-    if kind in UNTIED_TYPES and sizes.tied:
+    if kind in UNTIED_TYPES and sizes.ties_embeddings:
         yield f"of type {kind} llama.cpp takes models whose head is not the table of the embeddings"
     if pre_tokenizer_name(tokenizer) is None:
         yield "llama.cpp has no way to cut texts as its tokenizer.json does"

@@ -6,11 +6,19 @@ from dataclasses import dataclass, field
 
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.estimate import adapters, deepspeed, torch
-from crawl2llm.training.estimate.shape import Shape, Training, keys_and_values, sampling_bytes, shape_per_process
+from crawl2llm.training.estimate.shape import (
+    Shape,
+    Training,
+    keys_and_values,
+    sampling_bytes,
+    shape_per_process,
+    validation_activations,
+)
 from crawl2llm.training.parallel import Degrees
 from crawl2llm.training.quantize_aware import is_quantize_aware
 
 ENGINES = {"deepspeed": deepspeed.peak_memory, "torch": torch.peak_memory}
+PIECE, GPU_PIECE = 1 << 22, 1 << 28  # stages/compress/teacher_output.py: bytes of a teacher's logits at once
 TRANSIENT_PARTS = (
     "activations",
     "logits",
@@ -84,6 +92,10 @@ def memory_parts(shape: Shape, settings: EngineSettings, placement: Placement, c
         needed = ENGINES[settings.engine](shape_per_process(shape, placement.parallel), how)
     if shape.reward_parameters:
         needed["reward models"] = 4 * shape.reward_parameters
+    if shape.teacher:  # of whose logits a piece is there, beside those of the student
+        teacher_logits = 2 * (GPU_PIECE if cuda else PIECE)
+        needed["teacher"] = how.number_bytes * shape.teacher.parameters + teacher_logits
+        needed["teacher"] += validation_activations(shape.teacher, how)
     if not shape.cached_layers:
         return needed
     stays = {name: size for name, size in needed.items() if name not in TRANSIENT_PARTS}

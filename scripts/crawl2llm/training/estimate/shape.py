@@ -56,6 +56,7 @@ class Shape:
     drawn_rows: int = 0  # of these answers, those that are drawn at once; 0: those of a micro-batch
     reward_parameters: int = 0  # of the reward models that score these, which each process has whole, in fp32
     adapter: Adapter | None = None  # None: the model itself is trained
+    teacher: Shape | None = None  # of the model beside it that says what it is to learn; its context is the student's
 
     @property
     def updated_parameters(self) -> int:

@@ -81,7 +81,7 @@ def _copy_folder(source: Path, folder: Path) -> PublishedFacts:
     shapes_of = {
         file: {name: entry["shape"] for name, entry in safetensors_entries(file, where)[0].items()} for file in weights
     }
-    names = weight_names.renamed(name for shapes in shapes_of.values() for name in shapes)
+    names = weight_names.own_names(name for shapes in shapes_of.values() for name in shapes)
     is_changed = any(names.get(name) != name for shapes in shapes_of.values() for name in shapes)
     for file in weights:
         if is_changed:

@@ -29,14 +29,14 @@ class PublishedSizes:
         return self.config.get(key) or self.config.get(OTHER_NAMES.get(key, key))
 
     @property
-    def tied(self) -> bool:
+    def ties_embeddings(self) -> bool:
         """Whether the head is the table of the embeddings."""
         return bool(self.config.get("tie_word_embeddings")) or HEAD not in self.shapes
 
     @property
     def parameters(self) -> int:
         """All; tied embeddings once. Of a quantized model what its files hold."""
-        return sum(prod(shape) for name, shape in self.shapes.items() if not (self.tied and name == HEAD))
+        return sum(prod(shape) for name, shape in self.shapes.items() if not (self.ties_embeddings and name == HEAD))
 
     @property
     def is_quantized(self) -> bool:
@@ -46,7 +46,7 @@ class PublishedSizes:
     def as_config(self) -> Any:
         """What `memory.shape_of_config` reads."""
         keys = {key: self.value(key) for key in (*OTHER_NAMES, "vocab_size")}
-        return SimpleNamespace(**{**self.config, **keys, "tie_word_embeddings": self.tied})
+        return SimpleNamespace(**{**self.config, **keys, "tie_word_embeddings": self.ties_embeddings})
 
 
 def read_sizes(source: Path, where: str) -> PublishedSizes:
@@ -60,7 +60,7 @@ def read_sizes(source: Path, where: str) -> PublishedSizes:
     shapes: dict[str, list[int]] = {}
     for file in weight_files(source, where):
         shapes |= {name: entry["shape"] for name, entry in safetensors_entries(file, where)[0].items()}
-    names = weight_names.renamed(shapes)
+    names = weight_names.own_names(shapes)
     return PublishedSizes(
         {**config, **config.get("text_config", {})}, {new: shapes[name] for name, new in names.items()}
     )

@@ -21,7 +21,7 @@ HEAD = "lm_head."
 PIECE = 1 << 26  # bytes that are copied at once
 
 
-def renamed(names: Iterable[str]) -> dict[str, str]:
+def own_names(names: Iterable[str]) -> dict[str, str]:
     """The name that each weight gets, of all names of a model; without those of LEFT_OVER."""
     kept = [name for name in names if not LEFT_OVER.search(name)]
     prefix = next((prefix for name, prefix in BODIES.items() if name in kept), "")
