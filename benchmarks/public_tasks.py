@@ -2,8 +2,8 @@
 
     python -m benchmarks.public_tasks FOLDER DATA... --tasks arc_easy piqa --rows 20 --out benchmarks/results/public_tasks.json
 
-Seconds are of CPU: `whole`, with the imports and the load of the model, and `answers`, without. Tasks that are named together are asked by
-one process of each side, which imports once; that counts for each task.
+Seconds are of CPU: `answers` of the calls that get a model's answers, and `whole` with the process's start (see Stopwatch). Tasks that are
+named together are asked by one process of each side.
 
 Programs that a model writes run in sandboxes: ours in the workflow's own, the whole command line in one without network, with the metric
 `code_eval`, which it takes from the hub: --code-eval FOLDER, a copy of `metrics/code_eval` of the package evaluate. It downloads nothing.
@@ -55,13 +55,13 @@ def used_seconds() -> float:
 
 
 class Stopwatch:
-    """Seconds of CPU of one task after another: all of them, and those of the methods by which lm-eval gets a model's answers.
+    """Seconds of CPU of the methods by which lm-eval gets a model's answers, task after task, and of a process's start.
 
-    The imports, which are made once, count for each task. A task's time ends at `seconds`.
+    The start is what the first task took besides its answers: imports, the load of the model, what is read and written.
     """
 
     def __init__(self) -> None:
-        self.imports = self.begin = used_seconds()
+        self.start: float | None = None
         self.answers = 0.0
 
     def watch(self, owner: Any) -> None:
@@ -80,11 +80,11 @@ class Stopwatch:
         return counted
 
     def seconds(self) -> dict[str, float]:
-        """Of the task that ends now."""
-        now = used_seconds()
-        seconds = {"whole": self.imports + now - self.begin, "answers": self.answers}
-        self.begin, self.answers = now, 0.0
-        return seconds
+        """Of the task that ends now: `answers`, and `whole`, which has the start, too."""
+        answers, self.answers = self.answers, 0.0
+        if self.start is None:
+            self.start = used_seconds() - answers
+        return {"whole": self.start + answers, "answers": answers}
 
 
 def ask_ours(model_folder: str, precision: str, tasks: list[str], folder: Path, batch_size: int) -> None:
@@ -93,7 +93,6 @@ def ask_ours(model_folder: str, precision: str, tasks: list[str], folder: Path, 
 
     harness.go_offline()
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: F401
 
     threads = int(os.environ["OMP_NUM_THREADS"])
     torch.set_num_threads(threads)
@@ -138,7 +137,7 @@ def write_definitions(task: str, staged: Path, folder: Path) -> dict[str, list[s
     """Write the harness's definitions with local rows in place of the hub's; the ids of the rows of each."""
     preset, ids = PRESETS[task], dict[str, list[str]]()
     items, shots = (
-        [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+        [json.loads(line) for line in path.read_text().strip().split("\n")] if path.is_file() else []
         for path in (staged / f"{task}.jsonl", staged / f"{task}.shots.jsonl")
     )
     for part in dict.fromkeys(item["part"] for item in items):
@@ -177,7 +176,7 @@ def harness_items(task: str, ids: dict[str, list[str]], folder: Path) -> dict[st
     items: dict[str, Row] = {}
     for path in folder.rglob("samples_*.jsonl"):
         name = path.name.removeprefix("samples_").rsplit("_", 1)[0]
-        for sample in map(json.loads, path.read_text().splitlines()):
+        for sample in map(json.loads, path.read_text().strip().split("\n")):
             if sample["filter"] == strainer:
                 text = written_text(sample)
                 nats = [] if text else [float(answer[0]) for answer in sample["filtered_resps"]]
@@ -239,7 +238,7 @@ def ask_code_eval(folder: Path) -> None:
 def compare_verdicts(args: argparse.Namespace, folder: Path) -> Row:
     """Our verdicts beside code_eval's, on each solution of HumanEval, and on two wrong answers to each question."""
     stage_rows(args.data, ["humaneval"], 1000, folder / "staged")
-    rows = [json.loads(line)["row"] for line in (folder / "staged/humaneval.jsonl").read_text().splitlines()]
+    rows = [json.loads(line)["row"] for line in (folder / "staged/humaneval.jsonl").read_text().strip().split("\n")]
     answers = [(row, answer) for row in rows for answer in (row["canonical_solution"], *WRONG_ANSWERS)]
     items = [(row, code_answers.program_of(row, answer, False)) for row, answer in answers]
     ours = [verdict["right"] for verdict in code_answers.judge_programs("humaneval", items, args.threads)]
