@@ -2,8 +2,8 @@
 
     python -m benchmarks.public_tasks FOLDER DATA... --tasks arc_easy piqa --rows 20 --out benchmarks/results/public_tasks.json
 
-Seconds are of CPU: `whole`, with the imports and the load of the model, and `answers`, without. Tasks that are named together are asked by
-one process of each side, which imports once; that counts for each task.
+Seconds are of CPU: `answers` of the calls that get a model's answers, and `whole` with the process's start (see Stopwatch). Tasks that are
+named together are asked by one process of each side.
 
 Programs that a model writes run in sandboxes: ours in the workflow's own, the whole command line in one without network, with the metric
 `code_eval`, which it takes from the hub: --code-eval FOLDER, a copy of `metrics/code_eval` of the package evaluate. It downloads nothing.
@@ -12,6 +12,7 @@ Programs that a model writes run in sandboxes: ours in the workflow's own, the w
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import resource
@@ -29,8 +30,10 @@ from crawl2llm.chain import config as configuration
 from crawl2llm.chain.fingerprint import tracked_settings as settings_of
 from crawl2llm.core.manifest import Manifest, canonical_json, pretty_json, write_atomically
 from crawl2llm.formats.public_tasks.presets import PRESETS, code_presets, definitions_folder
+from crawl2llm.stages.evaluate import code_answers
 
 Row = dict[str, Any]
+WRONG_ANSWERS = ("    return None\n", "    return [0]\n")
 TOLERANCE = 1e-3  # nats: what another order of sums may move a log-likelihood in fp32
 
 
@@ -52,13 +55,13 @@ def used_seconds() -> float:
 
 
 class Stopwatch:
-    """Seconds of CPU of one task after another: all of them, and those of the methods by which lm-eval gets a model's answers.
+    """Seconds of CPU of the methods by which lm-eval gets a model's answers, task after task, and of a process's start.
 
-    The imports, which are made once, count for each task. A task's time ends at `seconds`.
+    The start is what the first task took besides its answers: imports, the load of the model, what is read and written.
     """
 
     def __init__(self) -> None:
-        self.imports = self.begin = used_seconds()
+        self.start: float | None = None
         self.answers = 0.0
 
     def watch(self, owner: Any) -> None:
@@ -77,11 +80,11 @@ class Stopwatch:
         return counted
 
     def seconds(self) -> dict[str, float]:
-        """Of the task that ends now."""
-        now = used_seconds()
-        seconds = {"whole": self.imports + now - self.begin, "answers": self.answers}
-        self.begin, self.answers = now, 0.0
-        return seconds
+        """Of the task that ends now: `answers`, and `whole`, which has the start, too."""
+        answers, self.answers = self.answers, 0.0
+        if self.start is None:
+            self.start = used_seconds() - answers
+        return {"whole": self.start + answers, "answers": answers}
 
 
 def ask_ours(model_folder: str, precision: str, tasks: list[str], folder: Path, batch_size: int) -> None:
@@ -89,11 +92,7 @@ def ask_ours(model_folder: str, precision: str, tasks: list[str], folder: Path, 
     from crawl2llm.stages.evaluate import harness, public
 
     harness.go_offline()
-    import lm_eval.evaluator  # what the first task would import, for itself alone
-    import lm_eval.models.huggingface
-    import lm_eval.tasks  # noqa: F401
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: F401
 
     threads = int(os.environ["OMP_NUM_THREADS"])
     torch.set_num_threads(threads)
@@ -138,7 +137,7 @@ def write_definitions(task: str, staged: Path, folder: Path) -> dict[str, list[s
     """Write the harness's definitions with local rows in place of the hub's; the ids of the rows of each."""
     preset, ids = PRESETS[task], dict[str, list[str]]()
     items, shots = (
-        [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+        [json.loads(line) for line in path.read_text().strip().split("\n")] if path.is_file() else []
         for path in (staged / f"{task}.jsonl", staged / f"{task}.shots.jsonl")
     )
     for part in dict.fromkeys(item["part"] for item in items):
@@ -177,7 +176,7 @@ def harness_items(task: str, ids: dict[str, list[str]], folder: Path) -> dict[st
     items: dict[str, Row] = {}
     for path in folder.rglob("samples_*.jsonl"):
         name = path.name.removeprefix("samples_").rsplit("_", 1)[0]
-        for sample in map(json.loads, path.read_text().splitlines()):
+        for sample in map(json.loads, path.read_text().strip().split("\n")):
             if sample["filter"] == strainer:
                 text = written_text(sample)
                 nats = [] if text else [float(answer[0]) for answer in sample["filtered_resps"]]
@@ -221,6 +220,38 @@ def harness_arguments(args: argparse.Namespace, task: str, names: Iterable[str],
             str(folder / "logged"), *unsafe]  # fmt: skip
 
 
+def without_network(command: list[str], folder: Path) -> list[str]:
+    """A command that runs programs of a model, in a sandbox where it may write to folder alone."""
+    places = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", str(folder), str(folder)]
+    return ["bwrap", "--unshare-all", "--die-with-parent", *places, "--chdir", str(folder), *command]
+
+
+def ask_code_eval(folder: Path) -> None:
+    """The verdicts of code_eval's check_correctness, 3 seconds each as in code_eval, on the programs in folder."""
+    sys.path.insert(0, str(folder / "code_eval"))
+    check = importlib.import_module("execute").check_correctness
+    programs = json.loads((folder / "programs.json").read_text())
+    verdicts = [check(program, 3.0, str(number), 0)["passed"] for number, program in enumerate(programs)]
+    write_atomically(folder / "verdicts.json", pretty_json(verdicts))
+
+
+def compare_verdicts(args: argparse.Namespace, folder: Path) -> Row:
+    """Our verdicts beside code_eval's, on each solution of HumanEval, and on two wrong answers to each question."""
+    stage_rows(args.data, ["humaneval"], 1000, folder / "staged")
+    rows = [json.loads(line)["row"] for line in (folder / "staged/humaneval.jsonl").read_text().strip().split("\n")]
+    answers = [(row, answer) for row in rows for answer in (row["canonical_solution"], *WRONG_ANSWERS)]
+    items = [(row, code_answers.program_of(row, answer, False)) for row, answer in answers]
+    ours = [verdict["right"] for verdict in code_answers.judge_programs("humaneval", items, args.threads)]
+    tests = [f"{program}\n{row['test']}\ncheck({row['entry_point']})" for row, program in items]
+    write_atomically(folder / "programs.json", pretty_json(tests))
+    shutil.copytree(args.code_eval, folder / "code_eval")
+    here = [sys.executable, "-m", "benchmarks.public_tasks", args.folder, "--out", str(folder), "--check-programs"]
+    run_offline(without_network(here, folder), args.threads, folder)
+    theirs = json.loads((folder / "verdicts.json").read_text())
+    alike = sum(own == other for own, other in zip(ours, theirs, strict=True))
+    return {"programs": len(items), "right": sum(ours), "alike": alike}
+
+
 def compare_tasks(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Row]]:
     """(task, its comparison): all by ours first, in one process, then all by the harness in another."""
     ids = {}
@@ -234,8 +265,7 @@ def compare_tasks(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str,
     theirs = [*here, "--harness", json.dumps(options)]
     if code_presets(args.tasks):
         shutil.copytree(args.code_eval, folder / "code_eval")  # taken for the hub's, as it is in the working directory
-        places = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", str(folder), str(folder)]
-        theirs = ["bwrap", "--unshare-all", "--die-with-parent", *places, "--chdir", str(folder), *theirs]
+        theirs = without_network(theirs, folder)
     run_offline(ours, args.threads, folder)
     run_offline(theirs, args.threads, folder)
     for task, names in ids.items():
@@ -268,6 +298,8 @@ def main(argv: list[str] | None = None) -> int:
         "--code-eval", type=Path, help="a copy of metrics/code_eval of Hugging Face's evaluate, for HumanEval"
     )
     parser.add_argument("--ask", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--verdicts", action="store_true", help="compare verdicts on programs, and ask no task")
+    parser.add_argument("--check-programs", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--harness", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.ask:
@@ -276,16 +308,24 @@ def main(argv: list[str] | None = None) -> int:
     if args.harness:
         ask_harness(args.harness, args.out)
         return 0
-    if code_presets(args.tasks) and not args.code_eval:
+    if args.check_programs:
+        ask_code_eval(args.out)
+        return 0
+    if (args.verdicts or code_presets(args.tasks)) and not args.code_eval:
         parser.error("HumanEval needs --code-eval")
     results: Row = {
         "model": Path(args.folder).name, "precision": args.precision, "threads": args.threads, "batch_size": args.batch_size,
         "processor": processor(), "versions": versions("torch", "transformers", "lm_eval"), "tasks": {},
     }  # fmt: skip
     if args.out.exists():  # of the same machine: other tasks, other rows
-        results["tasks"] = json.loads(args.out.read_text())["tasks"]
+        results |= {
+            key: value for key, value in json.loads(args.out.read_text()).items() if key in ("tasks", "verdicts")
+        }
     with tempfile.TemporaryDirectory() as folder:
-        for task, comparison in compare_tasks(args, Path(folder)):
+        if args.verdicts:
+            results["verdicts"] = compare_verdicts(args, Path(folder))
+            args.tasks = []
+        for task, comparison in compare_tasks(args, Path(folder)) if args.tasks else ():
             results["tasks"][task] = comparison
             print(task, json.dumps(comparison), flush=True)
     write_atomically(args.out, pretty_json(results))
