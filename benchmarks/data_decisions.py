@@ -127,7 +127,7 @@ def settings_by_size(comparison: Row) -> list[tuple[int, dict[bool, int]]]:
         width = changes[name].get("pretrain.train.model.hidden_size", [None, widths[-1]])[1]
         sizes.setdefault(widths.index(width), {})["filters" not in changes[name]] = place
         parameters[width] = parameters[name]
-    return [(parameters[widths[size]], places) for size, places in sorted(sizes.items())]
+    return [(parameters[widths[size]], places) for size, places in sorted(sizes.items()) if len(places) == 2]
 
 
 def decision_share(kept: list[float], unkept: list[float], sign: float) -> float:
