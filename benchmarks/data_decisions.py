@@ -174,17 +174,22 @@ def measure_rows(comparison: Row) -> list[Row]:
 
 
 def table_lines(result: Row) -> list[str]:
-    """The table of the docs."""
+    """The table of the docs: signal to noise and `decisions_as_text` of each task's accuracy and right answers, by size."""
+    from crawl2llm.stages.report.sweeps import scores
     from crawl2llm.stages.report.sweeps.tables import measure_name
 
-    heads = [f"{of['parameters'] / 1e3:,.0f}K" for of in result["measures"][0]["by_size"]]
-    lines = [f"| measure | {' | '.join(heads)} |", f"|{'---|' * (len(heads) + 1)}"]
-    for row in result["measures"]:
-        cells = [
-            f"{of['effect']:+.4f} ÷ {of['noise']:.4f} = {of['signal_to_noise']}; {of['decisions_as_text']:.0%}"
-            for of in row["by_size"]
-        ]
-        lines.append(f"| {measure_name(row['measure'])} | {' | '.join(cells)} |")
+    by_name = {row["measure"]: row["by_size"] for row in result["measures"]}
+    sizes = [f"{of['parameters'] / 1e3:,.0f}K" for of in by_name[LOWER]]
+    columns = [f"{kind}, {size}" for kind in ("accuracy", "bits per byte") for size in sizes]
+    lines = [f"| measure | {' | '.join(columns)} |", f"|{'---|' * (len(columns) + 1)}"]
+
+    def cells(name: str) -> list[str]:
+        return [f"{of['signal_to_noise']}, {of['decisions_as_text']:.0%}" for of in by_name.get(name, ())] or ["" for _ in sizes]
+
+    for task in ["", *(name.removeprefix(scores.TASK) for name in by_name if name.startswith(scores.TASK))]:
+        answers = cells(f"{scores.ANSWERS}{task}") if task else cells(LOWER)
+        name = measure_name(f"{scores.TASK}{task}") if task else "held-out text"
+        lines.append(f"| {name} | {' | '.join([*cells(f'{scores.TASK}{task}'), *answers])} |")
     return lines
 
 
