@@ -1,12 +1,13 @@
 """Which measures tell two data settings apart at which size of model: a run of variants of the workflow itself, and a table of it.
 
     python -m benchmarks.data_decisions                # runs in a folder of its own; writes benchmarks/results/data_decisions.json
-    python -m benchmarks.data_decisions --folder decisions   # keeps the run, and goes on with it
+    python -m benchmarks.data_decisions --sizes 2 --folder decisions   # the two smallest sizes; keeps the run, and goes on with it
+    python -m benchmarks.data_decisions --folder decisions --read      # of a run as far as it is there; runs nothing
     python -m benchmarks.data_decisions --table        # prints the table of the JSON that is there
 
 Pages of C4 and HPLT, English and Russian, and articles of an encyclopaedia ($CRAWL2LLM_DATA, see CONTRIBUTING.md): with the filters
-language, heuristics and dedup, and with dedup alone. Each setting trains models of three sizes with three seeds each, on as many tokens,
-and all are scored on one held-out text, the run's own items and public tasks. Measures, by size:
+language, heuristics and dedup, and with dedup alone. Each setting trains models of each size with three seeds, on as many tokens, and all
+are scored on one held-out text, the run's own items and public tasks. Measures, by size:
 
 - effect: the mean with filters less the mean without, so that above 0 filters are better (bits per byte are turned round);
 - noise: the standard deviation between seeds of a setting, pooled over both;
@@ -35,12 +36,12 @@ from crawl2llm.core.manifest import pretty_json, write_atomically
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.report import compare, variants
 from crawl2llm.stages.report.settings import CompareSettings
+from crawl2llm.stages.report.sweeps.noise import pooled_variance
 
 RESULT = ROOT / "benchmarks/results/data_decisions.json"
 Row = dict[str, Any]
 FILTERS, UNFILTERED = ["language", "heuristics", "dedup"], ["dedup"]
 SHAPES = {"hidden_size": (32, 64, 96), "intermediate_size": (96, 192, 288), "layers": (2, 2, 3), "heads": (2, 2, 3)}
-SIZES = len(SHAPES["hidden_size"])
 SEEDS = 3
 TASKS = ["arc_easy", "sciq", "piqa", "copa"]
 ROWS = 200  # of a public task
@@ -54,10 +55,10 @@ def shape(size: int) -> dict[str, int]:
     return {**keys, "kv_heads": keys["heads"]}
 
 
-def run_config(data: Path) -> Row:
-    """The config: main is the largest size with filters. data: the folder of $CRAWL2LLM_DATA."""
+def run_config(data: Path, size_count: int) -> Row:
+    """The config: main is the largest size with filters. data: the folder of $CRAWL2LLM_DATA. size_count: how many of SHAPES."""
     sources = {"c4": "c4_demo", "hplt": "hplt-en_100", "hplt2": "hplt-en_101", "russian": "hplt-ru_11"}
-    sizes = [(size, kept) for size in reversed(range(SIZES)) for kept in (FILTERS, UNFILTERED)][1:]
+    sizes = [(size, kept) for size in reversed(range(size_count)) for kept in (FILTERS, UNFILTERED)][1:]
     return {
         "ingest": {
             "extract": {
@@ -78,7 +79,7 @@ def run_config(data: Path) -> Row:
         "tokenize": {"train": {"vocabulary": 1024}},
         "pretrain": {
             "train": {
-                "model": {"type": "qwen3", "context": 128, **shape(SIZES - 1)},
+                "model": {"type": "qwen3", "context": 128, **shape(size_count - 1)},
                 "steps": STEPS, "global_batch_tokens": BATCH_TOKENS, "micro_batch": 16, "learning_rate": 0.004, "warmup": 0.1,
                 "processes": 1, "threads": 1, "precision": "fp32", "save_dtype": "fp32", "zero_stage": 0, "engine": "torch",
                 "validate_every": STEPS, "validation_tokens": 20000, "checkpoint_every": STEPS, "tensorboard": False, "wandb": "disabled",
@@ -100,10 +101,10 @@ def run_config(data: Path) -> Row:
     }  # fmt: skip
 
 
-def measure_variants(data: Path, folder: Path) -> Row:
+def measure_variants(data: Path, folder: Path, size_count: int) -> Row:
     """Run what the table needs of every variant in `folder`; what it took."""
     config = folder / "decisions.yaml"
-    config.write_text(yaml.safe_dump(run_config(data), sort_keys=False), encoding="utf-8")
+    config.write_text(yaml.safe_dump(run_config(data, size_count), sort_keys=False), encoding="utf-8")
     project = compare.read_project([str(config)])
     results = [
         project.manifest_path(name, step, "base")
@@ -120,14 +121,17 @@ def measure_variants(data: Path, folder: Path) -> Row:
 def settings_by_size(comparison: Row) -> list[tuple[int, dict[bool, int]]]:
     """(parameters, {whether with filters: place among the settings of `base`}), the smallest size first. comparison: compare.json."""
     parameters = {row["name"]: row["parameters"] for row in comparison["variants"]}
-    sizes: dict[int, dict[bool, int]] = {}
     changes = {setting["name"]: setting["changes"] for setting in comparison["settings"]}
-    widths = SHAPES["hidden_size"]
+    sizes: dict[int, dict[bool, int]] = {}
     for place, name in enumerate(comparison["models"]["base"]["settings"]):
-        width = changes[name].get("pretrain.train.model.hidden_size", [None, widths[-1]])[1]
-        sizes.setdefault(widths.index(width), {})["filters" not in changes[name]] = place
-        parameters[width] = parameters[name]
-    return [(parameters[widths[size]], places) for size, places in sorted(sizes.items())]
+        width = changes[name].get("pretrain.train.model.hidden_size", [0, 0])[
+            1
+        ]  # of main it is not told; the vocabulary is the same
+        sizes.setdefault(width, {})["filters" not in changes[name]] = place
+    base = comparison["models"]["base"]
+    first = {place: base["variants"][sum(base["seeds"][:place])] for place in range(len(base["settings"]))}
+    rows = [(parameters[first[places[True]]], places) for places in sizes.values() if len(places) == 2]
+    return sorted(rows, key=lambda row: row[0])
 
 
 def decision_share(kept: list[float], unkept: list[float], sign: float) -> float:
@@ -148,7 +152,7 @@ def measure_rows(comparison: Row) -> list[Row]:
             for _, places in sizes
         ]  # fmt: skip
         effects = [statistics.mean(kept) - statistics.mean(unkept) for kept, unkept in seeds]
-        noises = [statistics.mean(statistics.variance(group) for group in pair) ** 0.5 for pair in seeds]
+        noises = [pooled_variance(pair).variance ** 0.5 for pair in seeds]
         text_sign = effects[-1] if measure["name"] == LOWER else text_sign
         rows.append(
             {
@@ -174,17 +178,24 @@ def measure_rows(comparison: Row) -> list[Row]:
 
 
 def table_lines(result: Row) -> list[str]:
-    """The table of the docs."""
+    """The table of the docs: signal to noise and `decisions_as_text` of each task's accuracy and right answers, by size."""
+    from crawl2llm.stages.report.sweeps import scores
     from crawl2llm.stages.report.sweeps.tables import measure_name
 
-    heads = [f"{of['parameters'] / 1e3:,.0f}K" for of in result["measures"][0]["by_size"]]
-    lines = [f"| measure | {' | '.join(heads)} |", f"|{'---|' * (len(heads) + 1)}"]
-    for row in result["measures"]:
-        cells = [
-            f"{of['effect']:+.4f} ÷ {of['noise']:.4f} = {of['signal_to_noise']}; {of['decisions_as_text']:.0%}"
-            for of in row["by_size"]
+    by_name = {row["measure"]: row["by_size"] for row in result["measures"]}
+    sizes = [f"{of['parameters'] / 1e3:,.0f}K" for of in by_name[LOWER]]
+    columns = [f"{kind}, {size}" for kind in ("accuracy", "bits per byte") for size in sizes]
+    lines = [f"| measure | {' | '.join(columns)} |", f"|{'---|' * (len(columns) + 1)}"]
+
+    def cells(name: str) -> list[str]:
+        return [f"{of['signal_to_noise']}, {of['decisions_as_text']:.0%}" for of in by_name.get(name, ())] or [
+            "" for _ in sizes
         ]
-        lines.append(f"| {measure_name(row['measure'])} | {' | '.join(cells)} |")
+
+    for task in ["", *(name.removeprefix(scores.TASK) for name in by_name if name.startswith(scores.TASK))]:
+        answers = cells(f"{scores.ANSWERS}{task}") if task else cells(LOWER)
+        name = measure_name(f"{scores.TASK}{task}") if task else "held-out text"
+        lines.append(f"| {name} | {' | '.join([*cells(f'{scores.TASK}{task}'), *answers])} |")
     return lines
 
 
@@ -199,12 +210,22 @@ def read_comparison(folder: Path) -> Row:
         os.chdir(before)
 
 
+def variant_rows(comparison: Row, model: Row) -> list[Row]:
+    """The rows of the variants that count, in the order of the model's."""
+    rows = {row["name"]: row for row in comparison["variants"]}
+    return [rows[name] for name in model["variants"]]
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--data", type=Path, default=Path(os.environ.get("CRAWL2LLM_DATA", "data")), help="the data's folder"
     )
     parser.add_argument("--folder", type=Path, help="of the run; it stays")
+    parser.add_argument(
+        "--sizes", type=int, choices=(1, 2, 3), default=3, help="how many sizes, the smallest first (3)"
+    )
+    parser.add_argument("--read", action="store_true", help="run nothing: the table of what is in --folder")
     parser.add_argument("--table", action="store_true", help="print the table of the JSON, and run nothing")
     parser.add_argument("--out", type=Path, default=RESULT, help="the JSON to write")
     args = parser.parse_args(argv)
@@ -214,19 +235,16 @@ def main(argv: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = (args.folder or Path(scratch)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
-        used = measure_variants(args.data.absolute(), folder)
+        used = {} if args.read else measure_variants(args.data.absolute(), folder, args.sizes)
         comparison = read_comparison(folder)
     base = comparison["models"]["base"]
+    text_sizes = {row["tokens"] for row in variant_rows(comparison, base)}
     result = {
         "processor": processor(),
         "versions": versions("torch", "transformers", "lm_eval"),
-        "cpu_seconds": round(used["cpu"]),
-        "seeds": SEEDS,
+        "cpu_seconds": round(used["cpu"]) if used else None,
         "trained_tokens": STEPS * BATCH_TOKENS,
-        "tokens_of_text": {
-            name: next(row["tokens"] for row in comparison["variants"] if row["name"] == base["variants"][place])
-            for name, place in (("with_filters", 0), ("without", SEEDS))
-        },
+        "tokens_of_text": sorted(text_sizes),
         "heldout_bytes": base["bytes"],
         "rows_of_public_tasks": ROWS,
         "measures": measure_rows(comparison),

@@ -8,7 +8,7 @@ from typing import Any
 from crawl2llm.core.nested_dicts import lookup
 
 Row = dict[str, Any]
-# Step, its measures, and the file that they were asked from: (step, the beginning of its name).
+# Step, its measures, and the file that they were asked_files from: (step, the beginning of its name).
 ASKED = (
     ("evaluate.model", "items", ("evaluate.items", "items.jsonl")),
     ("evaluate.model", "questions", ("finetune.pairs", "heldout.jsonl")),
@@ -52,11 +52,11 @@ def _of_other_text(a: Row, b: Row) -> Iterator[tuple[str, str]]:
 
 def _of_other_questions(a: Row, b: Row) -> Iterator[tuple[str, str]]:
     for step, measures, (source, name) in ASKED:
-        asked = [
+        asked_files = [
             {file: facts for file, facts in steps.get(source, {}).get("files", {}).get("", {}).items() if file.startswith(name)}
             for steps in (a, b)
         ]  # fmt: skip
-        if asked[0] != asked[1]:
+        if asked_files[0] != asked_files[1]:
             words = f"other items: {source} wrote others"
             yield from ((f"{key}.{measures}", words) for key, *_ in _shared_summaries(a, b, step))
 

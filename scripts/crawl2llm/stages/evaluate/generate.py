@@ -90,12 +90,12 @@ def body(args: argparse.Namespace, settings: GenerateSettings, manifest: Manifes
     model, tokenizer = load_model(verify_weights(args.model)[1], settings.precision)
     quantized_weights.place_model(model)
     template = layout_for(template, tokenizer)
-    asked = len(questions)
+    question_count = len(questions)
     questions = [row for row in questions if not multiple_choice.spells_special_token(tokenizer, row["question"])]
-    special = asked - len(questions)
+    special = question_count - len(questions)
     if special:
         notes.append(
-            f"{special} of {asked} held-out questions were not answered: they spell a special token of the model's."
+            f"{special} of {question_count} held-out questions were not answered: they spell a special token of the model's."
         )
         log.warning(notes[-1])
     writer = Writer(model, tokenizer, settings)
@@ -143,7 +143,7 @@ def body(args: argparse.Namespace, settings: GenerateSettings, manifest: Manifes
     for kind, file_rows in (("answers", answers), ("texts", texts)):
         files.append(args.manifest.with_name(f"{name}.{kind}.jsonl"))
         write_atomically(files[-1], json_lines(file_rows))
-    dropped = {"not_asked": len(rows) - asked, "special_token": special}
+    dropped = {"not_asked": len(rows) - question_count, "special_token": special}
     manifest.counts = {
         "in": len(rows),
         "kept": len(questions),
