@@ -59,8 +59,8 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
     ready = Tokenizer.from_file(str(file))
     texts, _ = training_texts(args, min(settings.train_bytes, TRAIN_BYTES), settings.seed)
     empty = untrained_tokenizer(settings.digits, settings.marks)
-    own = train_bpe(cut_long_pieces(texts, piece_expression(empty)), empty, ready.get_vocab_size())
-    engines = {READY: choose_engine("auto", ready), OWN: choose_engine("auto", own)}
+    corpus_tokenizer = train_bpe(cut_long_pieces(texts, piece_expression(empty)), empty, ready.get_vocab_size())
+    engines = {READY: choose_engine("auto", ready), OWN: choose_engine("auto", corpus_tokenizer)}
     seconds = dict.fromkeys(engines, 0.0)
     by_language: dict[str, dict[str, int]] = {}
     for language, text in validation_texts(args):
@@ -73,7 +73,7 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
             seconds[name] += time.monotonic() - began
     size = sum(counts["bytes"] for counts in by_language.values())
     manifest.summary = {
-        "vocabulary": {READY: ready.get_vocab_size(), OWN: own.get_vocab_size()},
+        "vocabulary": {READY: ready.get_vocab_size(), OWN: corpus_tokenizer.get_vocab_size()},
         "by_language": dict(sorted(by_language.items(), key=lambda item: (-item[1]["bytes"], item[0]))),
         "engines": {name: engine.name for name, engine in engines.items()},
     }

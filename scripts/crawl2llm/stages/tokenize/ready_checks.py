@@ -248,8 +248,8 @@ def check_sentencepiece(path: Path) -> None:
     """Raise InputError for a file that is no SentencePiece model, of another kind than BPE and Unigram, or changes texts."""
     try:
         model = path.read_bytes()
-        sections = {
-            field: dict((at, number or data) for at, number, data in message_fields(body))
+        sections: dict[int, dict[int, Any]] = {
+            field: {at: number or data for at, number, data in message_fields(body)}
             for field, _, body in message_fields(model)
             if field in (TRAINER, NORMALIZER)
         }
@@ -259,8 +259,8 @@ def check_sentencepiece(path: Path) -> None:
     if not names or NORMALIZER not in sections:
         raise InputError(f"{KEY}: {path} is no SentencePiece model")
     if (kind := sections.get(TRAINER, {}).get(3, 1)) not in (1, 2):
-        raise InputError(f"{KEY}: {path} is neither a BPE nor a Unigram (model_type {kind})")
-    spec: dict[int, Any] = sections[NORMALIZER]
+        raise InputError(f"{KEY}: {path} is neither a BPE nor a Unigram (model_type {kind!r})")
+    spec = sections[NORMALIZER]
     name, charsmap, removes, escapes = (
         bytes(spec.get(1, b"")).decode(),
         spec.get(2, b""),
