@@ -17,7 +17,6 @@ from crawl2llm.commands.plan import dryrun
 from crawl2llm.commands.plan.reasons import reasons_by_rule
 from crawl2llm.core.console import format_duration
 from tests.unit.training.header_published import SHAPES, write_headers
-from tests.unit.training.tiny_published import write_published
 from tests.workflow import forked
 from tests.workflow.conftest import ROOT, TINY, command, environment, run
 from tests.workflow.plan import planned
@@ -240,8 +239,7 @@ def test_configs_plan(tmp_path: Path, path: Path, profile: str) -> None:
     for entry in tree.get("models", {}).values():
         if "path" in (entry or {}):
             folder = tmp_path / entry["path"].replace("{data}", "data")
-            size = next((size for size in SHAPES if folder.name.endswith(f"-{size}")), None)
-            write_headers(folder, size) if size else write_published(folder)
+            write_headers(folder, next((size for size in SHAPES if folder.name.endswith(f"-{size}")), "1b"))
     done = snakemake("--configfile", str(path), "--config", f"data={tmp_path / 'data'}", "--dry-run", "--quiet", "rules",
                      profile=profile, folder=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
