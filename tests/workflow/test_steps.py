@@ -77,6 +77,7 @@ def with_every_step() -> dict[str, Any]:
             "select": {"by": "language"},
         },
         "topics": {"train": {"clusters": 4, "by": "language"}},
+        "tokenize": {"train": {"from": {"path": "tiny"}}},
         "pretrain": {"mix": {"by": "topic", "phases": [{"epochs": {"demo": 2}}]}, "train": {"keep_every": 10}},
         "models": MODELS,
         "align": {"pairs": {"from": "sft", "rewards": [{"reward": "length", "most": 9}]}},
