@@ -12,7 +12,10 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
+from crawl2llm.commands.serve import sample
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.stages.compress import gguf_support, quantize_tools
+from crawl2llm.stages.report import summary
 from tests.unit.training.tiny_published import write_published
 from tests.workflow.conftest import TINY, run
 from tests.workflow.plan import planned
@@ -98,3 +101,58 @@ def test_a_run_from_a_published_model(copy_of: Callable[[], Path], tiny: Path, t
     assert "pretrain.published[tiny]" in planned(
         folder, tree(tiny={"path": str(moved)}, tuned=TUNED, small=small, give=give)
     )
+
+
+def preferences(path: Path) -> Path:
+    """A file of preferences that the tiny model can tell apart by a word."""
+    rows = [{"prompt": f"What is {at}?", "chosen": "A list of names.", "rejected": "Not this."} for at in range(40)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def copa(path: Path) -> Path:
+    """Rows of a public task."""
+    facts = {"choice1": "It is there.", "choice2": "It returns.", "question": "effect"}
+    rows = [{"premise": f"The name {at} is there.", **facts, "label": at % 2} for at in range(8)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_what_is_made_from_a_published_model_without_a_base_model(
+    copy_of: Callable[[], Path], tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """LoRA on two processes, DPO on it, QLoRA, every method of four bits, GGUF files, public tasks; and all of them can be asked."""
+    folder, config = copy_of(), tmp_path / "flows.yaml"
+    four = {"from": "sft", "step": "compress.quantize", "group_size": 32}
+    models: dict[str, Any] = {
+        "tiny": {"path": str(tiny)},
+        "sft": {**TUNED, "processes": 2, "batch_size": 8},
+        "dpo": {"from": "sft", "step": "align.train", "adapter": "lora", "batch_size": 8, "heldout_prompts": 2},
+        "qlora": {**TUNED, "adapter": "qlora", "batch_size": 8},
+        "int8": {"from": "sft", "step": "compress.quantize"},
+        "int4": {**four, "method": "int4"},
+    }
+    if not quantize_tools.ENVIRONMENT.problem():
+        models |= {name: {**four, "method": name, "calibration_tokens": 2000} for name in ("gptq", "awq")}
+    if gguf_support.TOOLS.problem() is None:
+        models["gguf"] = {"from": "dpo", "step": "compress.export", "types": ["q8_0"], "max_tokens": 300}
+    made = {**yaml.safe_load(TINY.read_text(encoding="utf-8")), "models": models}
+    made["pretrain"]["train"]["enabled"] = False
+    made["align"] = {"pairs": {"files": [{"path": str(preferences(tmp_path / "likes.jsonl")), "heldout": 0.2}]}}
+    made["decontaminate"] = {"index": {"tasks": []}}
+    made["evaluate"]["public"] = {"presets": ["copa"], "data": [str(copa(tmp_path / "copa.jsonl"))], "threads": 1}
+    config.write_text(yaml.safe_dump(made, sort_keys=False))
+    run(folder, config=config)
+    results = folder / "results/main"
+    language_models = [name for name in models if name != "gguf"]
+    public = {path.name.split(".")[0] for path in (results / "evaluate/public").glob("*.public.json")}
+    assert public == set(language_models)
+    tuned = Manifest.read(results / "align/train/dpo.manifest.json")
+    assert tuned.summary["heldout_accuracy_after"] >= tuned.summary["heldout_accuracy_before"]
+    assert planned(folder, made) == set()
+    assert summary.main(["--results", str(results)]) == 0
+    assert "published as Tiny" in (said := capsys.readouterr().out) and "sft from tiny, on" in said
+    for name in models:
+        assert sample.main(["What is 3?", "--model", name, "--results", str(results), "--max-tokens", "4"]) == 0, name

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
@@ -185,7 +186,8 @@ def rows_with_split(
     """(split, row) of all rows. heldout_questions: the questions, by `key`, that finetune.pairs holds out.
 
     Counted in `dropped` are rows to train on whose question, or the first of their conversation, is one of those (`contaminated`), or is
-    held out by another file (`held_elsewhere`), and those of an evaluation set that `guard` knows, by set.
+    held out by another file (`held_elsewhere`), and those of an evaluation set that `guard` knows, by set; of both splits those with an
+    answer of more than `max_answer_words` (`long`).
     """
     if not settings.files:
         yield from from_questions(pairs)
@@ -195,7 +197,9 @@ def rows_with_split(
         for first, row, original in from_file(number, entry, template, dropped, mask):
             progress.add()
             at = split_place(settings.seed, first)
-            if at < heldout_share(entry):
+            if answer_words(original) > (settings.max_answer_words or math.inf):
+                dropped["long"] += 1
+            elif at < heldout_share(entry):
                 yield "heldout", row
             elif at in held_places:
                 dropped["held_elsewhere"] += 1
@@ -207,6 +211,11 @@ def rows_with_split(
                 dropped[why] += 1
             else:
                 yield "train", row
+
+
+def answer_words(row: Row) -> int:
+    """The words of a row's longest answer; 0 of a prompt without one."""
+    return max(len(row.get(name, "").split()) for name in ("answer", "chosen", "rejected"))
 
 
 def unique_prompts(rows: Iterable[tuple[str, Row]], dropped: Counter[str]) -> Iterator[tuple[str, Row]]:

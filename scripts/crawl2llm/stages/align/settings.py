@@ -84,6 +84,13 @@ class PairsSettings(Settings):
     )
     judge: PairsJudge = section(unless_default=True)
     threads: int = setting(2, "With from: CPU threads; they decide the last digits of sums on a CPU.", ge=1, le=1024)
+    max_answer_words: int | None = setting(
+        None,
+        "Longest answer of a row of `files` in words; a row with a longer one is dropped before `max_train` counts. null: no bound.",
+        ge=1,
+        le=1000000,
+        unless_default=True,
+    )
     max_train: int = setting(
         20000, "Most rows of each layout to train on, chosen by hash; they are held in memory.", ge=1, le=10000000
     )

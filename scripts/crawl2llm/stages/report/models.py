@@ -65,6 +65,11 @@ def model_title(name: str) -> str:
     return "Base model" if name == BASE else name
 
 
+def words_of_model(name: str) -> str:
+    """What a sentence calls it: `base model`, or a model's own name."""
+    return "base model" if name == BASE else name
+
+
 def models_of_run(run: Run, listed: Iterable[dict[str, Any]] | None = None) -> list[Model]:
     """The models of a run; without `listed` those that left a result or are in training, each after the one that it is made from.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from crawl2llm.chain import command_line
 from crawl2llm.chain.input_digests import Inputs
-from crawl2llm.chain.model_registry import REWARD_STEP
+from crawl2llm.chain.model_registry import PUBLISHED_STEP, REWARD_STEP
 from crawl2llm.core import task_costs
 from crawl2llm.core.console import format_quantity, print_line, singular_or_plural
 from crawl2llm.core.manifest import Manifest, ManifestError
@@ -50,6 +50,12 @@ def summary_lines(counts: dict[str, Any], seconds: float | None, page: Path) -> 
         late_steps = [step for step in steps if step in late]
         return f" (outdated, see below: {', '.join(late_steps)})" if late_steps else ""
 
+    trained_text = (
+        f"{format_short(parameter_count(pretrain))} parameters on {format_short(nested_value(pretrain, 'tokens'))} tokens, "
+        f"{format_integer(steps)} {singular_or_plural(steps, 'step')}{outdated_mark('pretrain.train')}"
+        if pretrain
+        else "no model yet"
+    )
     rows = [
         ("report", str(page)),
         (
@@ -60,13 +66,7 @@ def summary_lines(counts: dict[str, Any], seconds: float | None, page: Path) -> 
             f"{format_short(nested_value(counts, 'tokens', 'train', 'tokens'))} tokens; from "
             f"{format_integer(records)} crawl {singular_or_plural(records, 'record')}{outdated_mark('corpus.write', 'tokenize.encode')}",
         ),
-        (
-            "trained",
-            f"{format_short(parameter_count(pretrain))} parameters on {format_short(nested_value(pretrain, 'tokens'))} tokens, "
-            f"{format_integer(steps)} {singular_or_plural(steps, 'step')}{outdated_mark('pretrain.train')}"
-            if pretrain
-            else "no model yet",
-        ),
+        *(published_rows(models) if models and models[0]["step"] == PUBLISHED_STEP else [("trained", trained_text)]),
     ]
     for model in models:
         name, evaluation = model_title(model["name"]).lower(), model["evaluation"]
@@ -106,6 +106,20 @@ def summary_lines(counts: dict[str, Any], seconds: float | None, page: Path) -> 
     if other_steps := counts.get("other"):
         rows.append(("outdated", f"made under other settings, code or input: {', '.join(other_steps)}"))
     return rows
+
+
+def published_rows(models: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Of a run without a model from scratch: the published ones that it begins with, and what the others were trained on."""
+    for model in models:
+        training = model["training"] or {}
+        if model["step"] == PUBLISHED_STEP:
+            name = f"{model['name']}, published as {training['name']}, " if training else f"{model['name']}, not read yet, "
+            yield "begins with", f"{name}{format_short(parameter_count(training))} parameters"
+    for model in models:
+        pairs, tokens, steps = (nested_value(model, "training", key) for key in ("pairs", "tokens", "steps"))
+        if steps:
+            what = f"{format_short(tokens)} tokens" if pairs is None else format_quantity(pairs, "pair")
+            yield "trained", f"{model['name']} from {model['from']}, on {what} in {format_quantity(steps, 'step')}"
 
 
 def merged_notes(rows: list[dict[str, Any]]) -> list[str]:

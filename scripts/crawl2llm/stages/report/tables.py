@@ -7,11 +7,12 @@ from typing import Any
 
 from crawl2llm.chain.model_registry import BASE_STEP, PUBLISHED_STEP
 from crawl2llm.chain.steps import MIX, PLAN
+from crawl2llm.core.console import format_quantity, singular_or_plural
 from crawl2llm.formats.run_records import Run, finite_number, measurement_files, nested_value, training_metrics
 from crawl2llm.stages.report import synthesis_table, training_gains
 from crawl2llm.stages.report.candidates import expected_missed_pairs
 from crawl2llm.stages.report.model_table import accuracy_text, heldout_size_text
-from crawl2llm.stages.report.models import Model, best_model, comparable_models, is_trained
+from crawl2llm.stages.report.models import Model, best_model, comparable_models, is_trained, words_of_model
 from crawl2llm.stages.report.page import (
     NOTHING,
     format_bytes,
@@ -35,6 +36,8 @@ def overview_tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[s
     """The numbers at the head of the page: name, value, unit, and what the value was measured on."""
     pretrain = counts["models"][0]["training"] or {}
     base = counts["models"][0]
+    published = base["step"] == PUBLISHED_STEP
+    of_base = words_of_model(base["name"])
     candidates = [
         model
         for model in counts["models"][1:]
@@ -50,7 +53,7 @@ def overview_tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[s
     notes = [
         choice_note(tuned, candidates),
         f"chance {format_percent(nested_value(questions, 'chance'))}",
-        f"base model {accuracy_text(nested_value(base, 'evaluation', 'questions'))}" if tuned else "",
+        f"{of_base} {accuracy_text(nested_value(base, 'evaluation', 'questions'))}" if tuned else "",
         f"{format_integer(nested_value(questions, 'items'))} held-out questions",
     ]
     corpus = nested_value(counts, "corpus", "train") or {}
@@ -64,14 +67,16 @@ def overview_tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[s
     if isinstance(steps, int):  # those of a branch are its own
         steps -= pretrain.get("after_step", 0)
     accuracy_note = "; ".join(filter(None, notes)) if questions else "not measured"
+    made_by = f"{format_integer(steps)} optimizer steps from {start_words}"
     rows = [
-        ("Trained on", format_short(pretrain.get("tokens")), "tokens seen", tokens_note),
-        ("Model", format_short(parameter_count(pretrain)), "parameters", f"{format_integer(steps)} optimizer steps from {start_words}"),
+        *([] if published else [("Trained on", format_short(pretrain.get("tokens")), "tokens seen", tokens_note)]),
+        ("Model", format_short(parameter_count(pretrain)), "parameters", f"published as {pretrain.get('name')}" if published else made_by),
+        *(tuning_tiles(tuned) if published else []),
         (
             "Held-out text",
             format_significant(nested_value(text, "bits_per_byte")),
             "bits per byte",
-            f"base model, {heldout_size_text(text)}{training_gains.baseline_text(counts)}",
+            f"{of_base}, {heldout_size_text(text)}{training_gains.baseline_text(counts)}",
         ),
         *(gain_rows := training_gains.gain_tiles(counts, tuned, choice_note(tuned, candidates))),
         (f"Accuracy, {tuned['name']}" if tuned else "Accuracy", accuracy_text(questions), "", accuracy_note),
@@ -86,12 +91,23 @@ def overview_tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[s
     return [dict(zip(("name", "value", "unit", "note"), row, strict=True)) for row in rows]
 
 
+def tuning_tiles(tuned: dict[str, Any] | None) -> list[Fact]:
+    """The tile of what a published model was tuned on; none without such a model."""
+    pairs, steps = (nested_value(tuned, "training", key) for key in ("pairs", "steps"))
+    if tuned is None or not pairs:
+        return []
+    note = f"{format_quantity(steps, 'optimizer step')} from {tuned['from']}"
+    return [(f"Tuned on, {tuned['name']}", format_integer(pairs), singular_or_plural(pairs, "pair"), note)]
+
+
 def choice_note(tuned: dict[str, Any] | None, candidates: list[dict[str, Any]]) -> str:
     """Why the tile is of this one of several fine-tuned models; "" if there are no several."""
     if len(candidates) < 2 or tuned is None:
         return ""
-    if comparable := comparable_models(candidates):
+    if len(comparable := comparable_models(candidates)) > 1:
         return f"the lowest held-out loss of {len(comparable)} fine-tuned models"
+    if comparable:
+        return f"of {len(candidates)} fine-tuned models the one with a loss over held-out pairs"
     return f"the last of {len(candidates)} fine-tuned models, which have no loss over the same held-out pairs"
 
 

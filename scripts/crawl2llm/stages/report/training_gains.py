@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from crawl2llm.chain.model_registry import BASE, UNTRAINED
+from crawl2llm.chain.model_registry import UNTRAINED
 from crawl2llm.formats.run_records import finite_number, nested_value
+from crawl2llm.stages.report.models import words_of_model
 from crawl2llm.stages.report.page import NOTHING, format_integer, format_percent, format_significant
 from crawl2llm.stages.report.tasks import COMPRESSORS, NAMES, NGRAMS, accuracy_text
 
@@ -38,9 +39,9 @@ def distance_from_baseline(counts: dict[str, Any], task: str, result: dict[str, 
 
 
 def task_tiles(counts: dict[str, Any]) -> list[Tile]:
-    """The tile of the base model's task that is furthest from what needs no training; none if no task was asked."""
-    base = next((model["evaluation"] for model in counts["models"] if model["name"] == BASE), None)
-    results = {name: result for name, result in (nested_value(base, "items") or {}).items() if name in NAMES}
+    """The tile of the first model's task that is furthest from what needs no training; none if no task was asked."""
+    first = counts["models"][0]
+    results = {name: of for name, of in (nested_value(first, "evaluation", "items") or {}).items() if name in NAMES}
     if not results:
         return []
     name = max(results, key=lambda name: (distance_from_baseline(counts, name, results[name]), name))
@@ -51,7 +52,7 @@ def task_tiles(counts: dict[str, Any]) -> list[Tile]:
             f"{NAMES[name]}: right answers",
             accuracy_text(of),
             "",
-            f"base model; {'; '.join(words)}; {format_integer(of['items'])} items",
+            f"{words_of_model(first['name'])}; {'; '.join(words)}; {format_integer(of['items'])} items",
         )
     ]
 

@@ -174,6 +174,16 @@ def test_rows_are_counted_and_a_question_is_on_one_side(questions: Path, tmp_pat
     assert not sides[0] & sides[1] and 4 < len(sides[1]) < 20
 
 
+def test_rows_with_a_long_answer_are_dropped_before_the_most_are_counted(tmp_path: Path) -> None:
+    rows = [{"prompt": f"Q{n}?", "chosen": "yes " * (1 + n % 4), "rejected": f"no {n}"} for n in range(40)]
+    settings = Task.model_validate(
+        {"files": [rows_of(tmp_path / "rows.jsonl", *rows) | {"heldout": 0.3}], "max_answer_words": 2}
+    )
+    dropped = Counter[str]()
+    kept = [row for _, row in rows_with_split(settings, Path(), TEMPLATE, dropped)]
+    assert len(kept) == dropped["long"] == 20 and all(len(row["chosen"].split()) <= 2 for row in kept)
+
+
 def test_without_files_the_questions_are_prompts(questions: Path, tmp_path: Path) -> None:
     from crawl2llm.stages.align import pairs
     from tests.unit.stages.finetune import tiny
