@@ -78,7 +78,7 @@ class Server:
         return web.Response(text=PAGE.read_text(encoding="utf-8"), content_type="text/html", headers=headers)
 
     async def list_models(self, request: web.Request) -> web.Response:
-        """GET /v1/models; `context` in tokens and whether a model `chats` are this server's own."""
+        """GET /v1/models; `context` in tokens, whether a model `chats` and `examples` are this server's own."""
         models = []
         for name in sorted(self.offers, key=lambda name: name != self.first):
             facts = await asyncio.to_thread(describe_offer, self.offers[name])  # a header is read by a process

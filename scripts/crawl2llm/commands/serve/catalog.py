@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,15 @@ from crawl2llm.commands.serve.speculative import Speculation
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
+from crawl2llm.formats.run_records import read_json_lines
 from crawl2llm.stages.compress import gguf_support
 from crawl2llm.training import model_loading
 from crawl2llm.workflow import unused
 
 Offer = Path | Export  # a model's manifest, or a GGUF file
+EXAMPLES, LONGEST_EXAMPLE = 4, 120  # texts, characters
+QUESTIONS = ("What is the capital of France?", "Why is the sky blue?", "Write two sentences about a cat.")
+BEGINNINGS = ("The capital of France is", "Once upon a time", "The function returns")
 
 
 def gguf_exports(results: Path) -> dict[str, list[Export]]:
@@ -109,7 +114,20 @@ def open_offer(offer: Offer, speculation: Speculation | None = None) -> generate
 
 
 def describe_offer(offer: Offer) -> dict[str, Any]:
-    """What it is without loading it: `context` in tokens, and whether it `chats`."""
+    """What it is without loading it: `context` in tokens, whether it `chats`, and `examples` of what to ask it."""
     if isinstance(offer, Export):
-        return {"context": model_loading.CONTEXT, "chats": False} | gguf.describe_file(offer)
-    return generate.describe_model(offer)
+        facts = {"context": model_loading.CONTEXT, "chats": False} | gguf.describe_file(offer)
+    else:
+        facts = generate.describe_model(offer)
+    manifest = offer.manifest if isinstance(offer, Export) else offer
+    return {**facts, "examples": example_texts(manifest.parents[2], facts["chats"])}
+
+
+def example_texts(results: Path, chats: bool) -> list[str]:
+    """What the run's evaluation asked its models, held-out questions or texts to continue, as far as it is short; else texts of ours."""
+    key, texts = "question" if chats else "prompt", dict[str, None]()
+    for path in sorted(results.glob(f"{folder_of('evaluate.model')}/*.samples.jsonl")):
+        with contextlib.suppress(OSError):  # it is made again just now
+            texts |= {str(row[key]): None for row in read_json_lines(path) if row.get("kind") == key and row.get(key)}
+    short = [text for text in texts if len(text) <= LONGEST_EXAMPLE and "\n" not in text]
+    return short[:EXAMPLES] or list(QUESTIONS if chats else BEGINNINGS)

@@ -24,7 +24,7 @@ from crawl2llm.commands.serve.generate import Model, model_manifests
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
 from crawl2llm.training.template import Template
-from tests.unit.commands.plan.picture.browser import BROWSER, browser
+from tests.unit.commands.plan.picture.browser import BROWSER, Page, browser
 
 TEMPLATE = Template.parse("Question: {question}\nAnswer: {answer}")
 HI = [{"role": "user", "content": "What does heapq do?"}]
@@ -43,6 +43,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "manifest.json").unlink()
     (made / "model/chat_template.jinja").write_text(TEMPLATE.chat_template())
     Manifest("finetune.train", "0" * 16).write(made.with_name("sft.manifest.json"), sorted((made / "model").iterdir()))
+    asked = [{"kind": "prompt", "prompt": "The name"}, *({"kind": "question", "question": f"{n}?"} for n in range(9))]
+    (samples := folder / "evaluate/model/sft.samples.jsonl").parent.mkdir(parents=True)
+    samples.write_text("".join(json.dumps(row) + "\n" for row in [*asked, {"kind": "question", "question": "x" * 200}]))
     return folder
 
 
@@ -111,8 +114,10 @@ def test_models(address: str) -> None:
         async with session.get("/v1/models") as answer:
             return (await answer.json())["data"]
 
-    found = {model["id"]: (model["object"], model["context"], model["chats"]) for model in asks(address, ask)}
+    told = asks(address, ask)
+    found = {model["id"]: (model["object"], model["context"], model["chats"]) for model in told}
     assert found == {"sft": ("model", 64, True), "base": ("model", 64, False)}
+    assert {model["id"]: model["examples"] for model in told} == {"sft": ["0?", "1?", "2?", "3?"], "base": ["The name"]}
 
 
 def test_a_chat_and_its_stream_say_the_same_as_the_model(address: str, results: Path) -> None:
@@ -303,51 +308,96 @@ def test_openais_own_client(address: str) -> None:
         client.completions.create(model="gpt-4", prompt="A")
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+IDLE = "!document.getElementById('send').disabled"
+ANSWERS = "document.querySelectorAll('#said .answers > div').length"
+OVERFLOW = "document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth"
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+
+
+async def until(page: Page, expression: str) -> None:
+    for _ in range(6000):
+        if await page.value(expression):
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{expression}: {await page.value('document.body.innerText')}")
+
+
+async def write(page: Page, text: str) -> None:
+    await page.value("document.getElementById('words').focus()")
+    await page.press(*text, "Enter")
+
+
+async def choose(page: Page, select: str, name: str) -> None:
+    await page.value(
+        f"const m = document.getElementById('{select}'); m.value = '{name}'; m.dispatchEvent(new Event('change'))"
+    )
+
+
+def assert_clean(page: Page, address: str) -> None:
+    """The page logged nothing but a refusal, which it met, and asked nobody else."""
+    assert not [line for line in page.logged if "Failed to load resource" not in line]
+    assert all(asked.startswith(address) for asked in page.asked if not asked.startswith("data:"))
+
+
+@needs_browser
 def test_the_page(address: str, tmp_path: Path) -> None:
     """A person asks, reads, goes on, stops, and takes the other model."""
 
     async def look() -> None:
         async with browser(tmp_path) as page:
             await page.open(address)
-
-            async def until(expression: str) -> None:
-                for _ in range(6000):
-                    if await page.value(expression):
-                        return
-                    await asyncio.sleep(0.05)
-                raise AssertionError(f"{expression}: {await page.value('document.body.innerText')}")
-
-            async def write(text: str) -> None:
-                await page.value("document.getElementById('words').focus()")
-                await page.press(*text, "Enter")
-
-            idle = "!document.getElementById('send').disabled"
-            answers = "document.querySelectorAll('#said > div:not(.user)').length"
-            await until("document.getElementById('model').value === 'sft'")
-            await write("What is <b>a</b> heap?")
-            await until(f"{answers} === 1 && {idle}")
+            await until(page, "document.getElementById('model').value === 'sft'")
+            await write(page, "What is <b>a</b> heap?")
+            await until(page, f"{ANSWERS} === 1 && {IDLE}")
             assert "What is <b>a</b> heap?" in await page.value("document.querySelector('.user .text').textContent")
-            assert await page.value("document.querySelector('#said > div:last-child .text').textContent")
-            await write("And a queue of many words, and more of them, and more?")
-            await until(f"{answers} === 2 && {idle}")
-            await write("And a deque, of which there are some in the library?")
-            await until(f"{answers} === 3 && {idle}")  # the context of 64 tokens is full: the first turns are left out
+            assert await page.value("document.querySelector('.answers .text').textContent")
+            await write(page, "And a queue of many words, and more of them, and more?")
+            await until(page, f"{ANSWERS} === 2 && {IDLE}")
+            await write(page, "And a deque, of which there are some in the library?")
+            await until(page, f"{ANSWERS} === 3 && {IDLE}")  # the context of 64 tokens is full: the first turns are left out
             assert await page.value("document.querySelectorAll('.left-out').length") >= 2
             assert await page.value("document.querySelectorAll('.wrong').length") == 0
-            await page.value(
-                "const m = document.getElementById('model'); m.value = 'base'; m.dispatchEvent(new Event('change'))"
-            )
-            assert await page.value(f"{answers} === 0 && document.getElementById('send').textContent === 'Go on'")
-            await write("The function")
-            await until("document.querySelector('.going .text')?.textContent.length > 0")
+            await choose(page, "model", "base")
+            assert await page.value(f"{ANSWERS} === 0 && document.getElementById('send').textContent === 'Go on'")
+            await write(page, "The function")
+            await until(page, "document.querySelector('.going .text')?.textContent.length > 0")
             await page.value("document.getElementById('stop').click()")
-            await until(idle)
+            await until(page, IDLE)
             assert "base" in await page.value("document.querySelector('#said > div:last-child .who').textContent")
-            assert not [
-                line for line in page.logged if "Failed to load resource" not in line
-            ]  # a refusal, which it met
-            assert all(asked.startswith(address) for asked in page.asked if not asked.startswith("data:"))
+            assert_clean(page, address)
+
+    asyncio.run(look())
+
+
+@needs_browser
+def test_two_models_side_by_side(address: str, tmp_path: Path) -> None:
+    """An example by the keyboard alone goes to both; each says how fast it was; a phone has them one below the other."""
+    places = "[...document.querySelectorAll('.answers > div')].map((one) => one.getBoundingClientRect())"
+
+    async def look() -> None:
+        async with browser(tmp_path) as page:
+            await page.open(address)
+            await until(page, "document.querySelectorAll('#examples button').length === 4")
+            await choose(page, "beside", "base")
+            assert (await page.value("document.getElementById('about').innerText")).count("\n") == 1
+            await page.value("document.querySelector('#examples button').focus()")
+            await page.press("Enter")
+            await until(page, f"{ANSWERS} === 2 && {IDLE}")
+            said = await page.value("[...document.querySelectorAll('.who')].map((one) => one.textContent)")
+            assert said[0] == "You" and [one.split(",")[0] for one in said[1:]] == ["sft", "base"]
+            assert all(re.search(r", \d[\d.e+]* tokens/s$", one) for one in said[1:]), said
+            assert await page.value("document.activeElement.id") == "words"
+            assert await page.value("!document.getElementById('examples')")
+            assert await page.value(f"(([one, other]) => one.top === other.top && one.right <= other.left)({places})")
+            await page.size(360, 740, mobile=True)
+            assert await page.value(OVERFLOW) <= 0
+            assert await page.value(f"(([one, other]) => one.left === other.left && one.bottom <= other.top)({places})")
+            await write(page, "And a queue of many words, and more of them?")
+            await until(page, f"{ANSWERS} === 4 && {IDLE}")
+            assert await page.value("document.querySelectorAll('.wrong').length") == 0
+            await page.value("document.getElementById('new').click()")
+            assert await page.value(f"{ANSWERS} === 0 && document.querySelectorAll('#examples button').length === 4")
+            assert_clean(page, address)
 
     asyncio.run(look())
 

@@ -19,3 +19,8 @@ def test_a_model_that_is_set_aside_is_named(tmp_path: Path) -> None:
         catalog.choose_first({"base": base}, {}, "sft", None)
     with pytest.raises(InputError, match=r"there is no model 'x'; there are base$"):
         catalog.choose_first({"base": base}, {}, "x", None)
+
+
+def test_examples_of_a_run_that_asked_nothing_are_ours(tmp_path: Path) -> None:
+    assert catalog.example_texts(tmp_path, True) == list(catalog.QUESTIONS)
+    assert catalog.example_texts(tmp_path, False) == list(catalog.BEGINNINGS)
