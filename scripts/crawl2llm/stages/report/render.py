@@ -18,6 +18,7 @@ import yaml
 from crawl2llm.chain import config as configuration
 from crawl2llm.chain import shared_reference, yaml_errors
 from crawl2llm.chain.fingerprint import config_of_variant
+from crawl2llm.chain.model_registry import PUBLISHED_STEP
 from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
@@ -43,6 +44,7 @@ from crawl2llm.stages.report import (
     plots,
     provenance,
     public,
+    published_table,
     samples,
     scorers,
     slices,
@@ -70,6 +72,11 @@ MORE_CONTENTS = (
     ("configuration", "Configuration"),
     ("files", "Files"),
 )
+# Of each step that makes models: what makes rows of its summary, if not tables.training_facts.
+FACTS = {
+    PUBLISHED_STEP: published_table.published_facts,
+    **dict.fromkeys(alignment_table.STEPS, alignment_table.alignment_facts),
+}
 
 
 class Task(RenderSettings):
@@ -155,9 +162,7 @@ def template_values(
         {
             "model": model,
             "loss_of": LOSSES.get(model.step, "Mean loss, on training batches."),
-            "facts": (
-                alignment_table.alignment_facts if model.step in alignment_table.STEPS else tables.training_facts
-            )(summaries[model.name]),
+            "facts": FACTS.get(model.step, tables.training_facts)(summaries[model.name]),
             "mix": mix.table(run, model),
             "prompts": alignment_table.fixed_prompts(run, model),
             "sofar": tables.progress_facts(run, model, config),

@@ -111,10 +111,14 @@ def summary_lines(counts: dict[str, Any], seconds: float | None, page: Path) -> 
 def published_rows(models: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
     """Of a run without a model from scratch: the published ones that it begins with, and what the others were trained on."""
     for model in models:
-        training = model["training"] or {}
+        facts = model["training"]
         if model["step"] == PUBLISHED_STEP:
-            name = f"{model['name']}, published as {training['name']}, " if training else f"{model['name']}, not read yet, "
-            yield "begins with", f"{name}{format_short(parameter_count(training))} parameters"
+            what = (
+                f"published as {facts['name']}, {format_short(facts['parameters'])} parameters"
+                if facts
+                else "not read yet"
+            )
+            yield "begins with", f"{model['name']}, {what}"
     for model in models:
         pairs, tokens, steps = (nested_value(model, "training", key) for key in ("pairs", "tokens", "steps"))
         if steps:

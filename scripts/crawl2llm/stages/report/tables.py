@@ -7,9 +7,8 @@ from typing import Any
 
 from crawl2llm.chain.model_registry import BASE_STEP, PUBLISHED_STEP
 from crawl2llm.chain.steps import MIX, PLAN
-from crawl2llm.core.console import format_quantity, singular_or_plural
 from crawl2llm.formats.run_records import Run, finite_number, measurement_files, nested_value, training_metrics
-from crawl2llm.stages.report import synthesis_table, training_gains
+from crawl2llm.stages.report import published_table, synthesis_table, training_gains
 from crawl2llm.stages.report.candidates import expected_missed_pairs
 from crawl2llm.stages.report.model_table import accuracy_text, heldout_size_text
 from crawl2llm.stages.report.models import Model, best_model, comparable_models, is_trained, words_of_model
@@ -71,7 +70,7 @@ def overview_tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[s
     rows = [
         *([] if published else [("Trained on", format_short(pretrain.get("tokens")), "tokens seen", tokens_note)]),
         ("Model", format_short(parameter_count(pretrain)), "parameters", f"published as {pretrain.get('name')}" if published else made_by),
-        *(tuning_tiles(tuned) if published else []),
+        *(published_table.tuning_tiles(tuned) if published else []),
         (
             "Held-out text",
             format_significant(nested_value(text, "bits_per_byte")),
@@ -89,15 +88,6 @@ def overview_tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[s
     # A number that is not there needs no words on what it was measured on.
     rows = [row if row[1] != NOTHING else (*row[:2], "", "not measured") for row in rows]
     return [dict(zip(("name", "value", "unit", "note"), row, strict=True)) for row in rows]
-
-
-def tuning_tiles(tuned: dict[str, Any] | None) -> list[Fact]:
-    """The tile of what a published model was tuned on; none without such a model."""
-    pairs, steps = (nested_value(tuned, "training", key) for key in ("pairs", "steps"))
-    if tuned is None or not pairs:
-        return []
-    note = f"{format_quantity(steps, 'optimizer step')} from {tuned['from']}"
-    return [(f"Tuned on, {tuned['name']}", format_integer(pairs), singular_or_plural(pairs, "pair"), note)]
 
 
 def choice_note(tuned: dict[str, Any] | None, candidates: list[dict[str, Any]]) -> str:

@@ -329,7 +329,7 @@ async def write(page: Page, text: str) -> None:
 
 async def choose(page: Page, select: str, name: str) -> None:
     await page.value(
-        f"const m = document.getElementById('{select}'); m.value = '{name}'; m.dispatchEvent(new Event('change'))"
+        f"(of => {{ of.value = '{name}'; of.dispatchEvent(new Event('change')) }})(document.getElementById('{select}'))"
     )
 
 
@@ -354,7 +354,9 @@ def test_the_page(address: str, tmp_path: Path) -> None:
             await write(page, "And a queue of many words, and more of them, and more?")
             await until(page, f"{ANSWERS} === 2 && {IDLE}")
             await write(page, "And a deque, of which there are some in the library?")
-            await until(page, f"{ANSWERS} === 3 && {IDLE}")  # the context of 64 tokens is full: the first turns are left out
+            await until(
+                page, f"{ANSWERS} === 3 && {IDLE}"
+            )  # the context of 64 tokens is full: the first turns are left out
             assert await page.value("document.querySelectorAll('.left-out').length") >= 2
             assert await page.value("document.querySelectorAll('.wrong').length") == 0
             await choose(page, "model", "base")

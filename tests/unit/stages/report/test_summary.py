@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from crawl2llm.chain.model_registry import PUBLISHED_STEP
 from crawl2llm.core.manifest import Manifest, task_of
 from crawl2llm.formats.run_records import Run
-from crawl2llm.stages.report import funnel, summary
+from crawl2llm.stages.report import funnel, published_table, summary, tables
 from crawl2llm.stages.report.models import models_of_run
 
 
@@ -87,3 +88,27 @@ def test_says_which_model_is_better_and_what_each_goes_on_with() -> None:
         and len(rows[at + 1][1]) < 110
     )
     assert rows[at + 2] == ("  sft", "… ")
+
+
+def test_a_run_that_begins_with_a_published_model_says_so() -> None:
+    """In the last lines and in the page's tiles; what is not read yet has no number that was trained."""
+    facts = {"name": "Tiny", "parameters": 1000, "licence": "mit", "context": 128, "trained": True}
+    root = {"name": "tiny", "from": None, "step": PUBLISHED_STEP, "training": facts, "evaluation": None}
+    tuned = {**model("sft", "tiny"), "training": {"pairs": 73, "steps": 8, "parameters": 1000}}
+    longer = {**model("more", "sft"), "training": {"tokens": 60000, "steps": 1}}
+    counts = {"models": [root, tuned, longer], "corpus": {}, "tokens": {}, "documents_read": 1, "bytes_read": 1}
+    rows = summary.summary_lines(counts, None, Path("report.html"))
+    assert ("begins with", "tiny, published as Tiny, 1,000 parameters") in rows
+    assert [words for name, words in rows if name == "trained"] == [
+        "sft from tiny, on 73 pairs in 8 steps",
+        "more from sft, on 60\u00a0k tokens in 1 step",
+    ]
+    tuned["evaluation"] = {"step": "finetune.train"}
+    tiles = {tile["name"]: (tile["value"], tile["note"]) for tile in tables.overview_tiles(counts, None)}
+    assert tiles["Model"] == ("1,000", "published as Tiny")
+    assert tiles["Tuned on, sft"] == ("73", "8 optimizer steps from tiny") and "Trained on" not in tiles
+    shown = [row[:2] for row in published_table.published_facts(facts)]
+    assert shown == [("Name", "Tiny"), ("Licence", "mit"), ("Parameters", "1,000"), ("Context", "128")]
+    unread = {"models": [{**root, "training": None}], "corpus": {}, "tokens": {}, "documents_read": 0, "bytes_read": 0}
+    assert ("begins with", "tiny, not read yet") in summary.summary_lines(unread, None, Path("report.html"))
+    assert tables.overview_tiles(unread, None)[0]["note"] == "not measured"
