@@ -18,8 +18,10 @@ from typing import Any
 import pytest
 import yaml
 
+from crawl2llm.core.manifest import Manifest
 from tests.slurm.cluster import Cluster
 from tests.slurm.conftest import ROOT, Drive, own_profile, slurm, until
+from tests.unit.training.tiny_published import write_published
 from tests.workflow.conftest import TINY, differences, run, snapshot
 
 GPU_STAGES = ("pretrain", "finetune", "evaluate", "report")
@@ -174,6 +176,30 @@ def test_from_pretrain_to_the_report(trainings: object, workflow: Callable[..., 
     done = set(re.findall(r"Finished jobid: \d+ \(Rule: (\w+)\)", tail.output))
     assert done >= {"pretrain_train", "finetune_pairs", "finetune_train", "evaluate_model", "report_render"}
     assert not any(rule.startswith(("crawl", "dedup", "tokenize")) for rule in done)
+
+
+def test_a_published_model_is_tuned_and_evaluated(workflow: Callable[..., Workflow], tmp_path: Path) -> None:
+    """Read, encoded, tuned by LoRA on two processes of an H100 node and evaluated, each in a job of its own; without a base model."""
+    made = workflow("published", {"gpus": 2})
+    config = yaml.safe_load((made.folder / "config.yaml").read_text(encoding="utf-8"))
+    tuned = {"from": "tiny", "step": "finetune.train", "adapter": "lora", "engine": "torch", "processes": 2}
+    config["models"] = {"tiny": {"path": str(write_published(tmp_path / "tiny"))}, "sft": tuned}
+    config["pretrain"]["train"]["enabled"] = False
+    (made.folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    made.start().finish()
+    done = set(re.findall(r"Finished jobid: \d+ \(Rule: (\w+)\)", made.output))
+    assert done >= {"pretrain_published", "tokenize_reencode", "finetune_train", "evaluate_model", "report_render"}
+    assert "pretrain_train" not in done
+    (job,) = (path.stem for path in made.folder.glob("logs/slurm/rule_finetune_train/*/*.log"))
+    assert re.search(r"Partition=h100 .*NodeList=h[12]", slurm("scontrol", "-o", "show", "job", job))
+    results = made.folder / "results/main"
+    summary = Manifest.read(results / "finetune/train/sft.manifest.json").summary
+    assert summary["heldout_loss_after"] < summary["heldout_loss_before"]
+    text = {
+        name: json.loads((results / f"evaluate/model/{name}.evaluation.json").read_text())["heldout_text"]
+        for name in ("tiny", "sft")
+    }
+    assert text["tiny"]["tokens"] == text["sft"]["tokens"] > 0
 
 
 def test_two_nodes_train_the_weights_of_one(

@@ -86,7 +86,7 @@ class PairsSettings(Settings):
     threads: int = setting(2, "With from: CPU threads; they decide the last digits of sums on a CPU.", ge=1, le=1024)
     max_answer_words: int | None = setting(
         None,
-        "Longest answer of a row of `files` in words; a row with a longer one is dropped before `max_train` counts. null: no bound.",
+        "Longest answer in words of a row of `files`; rows with longer ones are dropped before `max_train` counts.",
         ge=1,
         le=1000000,
         unless_default=True,
