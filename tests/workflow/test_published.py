@@ -129,7 +129,14 @@ def test_what_is_made_from_a_published_model_without_a_base_model(
     models: dict[str, Any] = {
         "tiny": {"path": str(tiny)},
         "sft": {**TUNED, "processes": 2, "batch_size": 8},
-        "dpo": {"from": "sft", "step": "align.train", "adapter": "lora", "engine": "torch", "batch_size": 8, "heldout_prompts": 2},
+        "dpo": {
+            "from": "sft",
+            "step": "align.train",
+            "adapter": "lora",
+            "engine": "torch",
+            "batch_size": 8,
+            "heldout_prompts": 2,
+        },
         "qlora": {**TUNED, "adapter": "qlora", "zero_stage": 0, "batch_size": 8},
         "int8": {"from": "sft", "step": "compress.quantize"},
         "int4": {**four, "method": "int4"},
