@@ -48,3 +48,13 @@ def test_a_row_for_each_file_that_can_be_taken(tmp_path: Path) -> None:
         == f"{folder / 'both'}, of base model: safetensors 9\N{NO-BREAK SPACE}B, q8_0 5\N{NO-BREAK SPACE}B"
     )
     assert export_table.table(Run(), tmp_path / "report.html")["rows"] == []
+
+
+def test_the_card_of_a_parent_beside_gguf_files_is_no_row(tmp_path: Path) -> None:
+    folder = tmp_path / "results/main/compress/export"
+    (folder / "give").mkdir(parents=True)
+    for path in (files := [folder / "give" / name for name in ("README-parent.md", "both-Q8_0.gguf")]):
+        path.write_bytes(b"x")
+    path = folder / "give.manifest.json"
+    Manifest("compress.export", "0" * 16, summary={"of": "base", "gguf": [Q8]}).write(path, files)
+    assert [file["type"] for file in export_table.export_rows(Run.read([path]))[0]["files"]] == ["q8_0"]
