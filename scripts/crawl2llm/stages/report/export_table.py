@@ -56,7 +56,9 @@ def _file_rows(manifest: Manifest) -> list[dict[str, Any]]:
     ggufs = nested_value(manifest.summary, "gguf") or []
     listed = {gguf["file"] for gguf in ggufs}
     whole = sum(facts["bytes"] for file, facts in manifest.files.items() if Path(file).name not in listed)
-    has_weights = any(file.endswith(".safetensors") for file in manifest.files)  # beside GGUF files there may be a parent's card
+    has_weights = any(
+        file.endswith(".safetensors") for file in manifest.files
+    )  # beside GGUF files there may be a parent's card
     return [*([{"type": "safetensors", "bytes": whole}] if has_weights else []), *ggufs]
 
 
