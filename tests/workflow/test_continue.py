@@ -73,6 +73,6 @@ def test_a_published_model_trained_on(copy_of: Callable[[], Path], tmp_path: Pat
     given = results / "compress/export/give"
     assert AutoConfig.from_pretrained(given).max_position_embeddings == 2 * CONTEXT
     assert len(AutoTokenizer.from_pretrained(given)("<|tool|>", add_special_tokens=False)["input_ids"]) == 1
-    assert "trained on" in (given / "README.md").read_text()
+    assert "pre-trained further" in (given / "README.md").read_text()
     page = (results / "report/render/report.html").read_text()
     assert "Continued pre-training: more" in page and 'id="model-more' in page

@@ -41,7 +41,7 @@ PARENT_CARD = "README-parent.md"  # the card of the published model that an expo
 MADE_BY = {
     BASE_STEP: "pre-trained",
     PUBLISHED_STEP: "published by others",
-    CONTINUE_STEP: "trained on",
+    CONTINUE_STEP: "pre-trained further",
     "finetune.train": "fine-tuned",
     "align.train": "aligned",
     "compress.prune": "pruned",

@@ -28,7 +28,6 @@ from crawl2llm.stages.pretrain import longer_model
 from crawl2llm.stages.pretrain.mix_parts import Parts, add_by_source
 from crawl2llm.stages.pretrain.settings import ContinueSettings
 from crawl2llm.training import checkpoint, metrics, mix_reader, mixture, model, program, quantized_weights, text_run
-from crawl2llm.training.compressible_layers import weight_bytes
 from crawl2llm.training.mix_order import MixOrder
 from crawl2llm.training.mix_shares import SHARE_TOLERANCE, Group, Phase
 from crawl2llm.training.model_loading import model_folder, verify_weights
@@ -153,7 +152,6 @@ def write_results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest
     manifest.summary = {
         "trained": True,
         "parameters": run.size,
-        "bytes": weight_bytes(out / model.FOLDER),
         "vocabulary": run.engine.model.config.vocab_size,
         "context": run.context,
         **text_run.training_facts(run, [row["loss"] for row in rows if "loss" in row]),

@@ -427,6 +427,8 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
         ("Teacher", facts.get("teacher") or NOTHING, "whose probabilities of the next token it learned"),
         ("Held-out loss before", format_significant(facts.get("student_loss_before")), "nats per token"),
         ("Held-out loss after", format_significant(facts.get("student_loss_after")), "nats per token"),
+        ("Held-out loss before", format_significant(facts.get("validation_loss_before")), "nats per token"),
+        ("Held-out loss after", format_significant(facts.get("validation_loss_after")), "nats per token"),
         ("Held-out loss before", format_significant(facts.get("heldout_loss_before")), answers),
         ("Held-out loss after", format_significant(facts.get("heldout_loss_after")), answers),
     ]
