@@ -85,7 +85,7 @@ def changes_that_fit(
         {"none": ("lora", "qlora"), "lora": ("qlora",)}.get(settings.adapter, ()) if where in ADAPTED else ()
     )
     for adapter in smaller_adapters:
-        changed = {"adapter": adapter, "engine": "torch", "zero_stage": 0}
+        changed: dict[str, Any] = {"adapter": adapter, "engine": "torch", "zero_stage": 0}
         if fits(**changed):
             words = f"set {where}.adapter to {adapter} (engine torch, zero_stage 0), which trains again"
             suggestions.append(change_text(words, total_bytes(**changed)))

@@ -90,5 +90,5 @@ def score_pieces(pieces: Iterable[torch.Tensor], answers: Answers) -> Iterator[t
                 nats[at] += float(row[skipped:].gather(-1, right[:, None]).sum())
                 likeliest[at] &= bool((best[skipped:] == right).all())
         done += len(row)
-    for (number, _), *score in zip(answers, nats, likeliest, strict=True):
-        yield number, (score[0], score[1])
+    for (number, _), total, is_likeliest in zip(answers, nats, likeliest, strict=True):
+        yield number, (total, is_likeliest)
