@@ -70,7 +70,7 @@ class Case:
         return ", ".join([self.type, self.adapter, *(["recomputed"] * self.recomputed)])
 
 
-SMALL = {"shape": (1024, 16, 4, 2816), "vocabulary": 8192, "context": 256}
+SMALL: dict[str, Any] = {"shape": (1024, 16, 4, 2816), "vocabulary": 8192, "context": 256}
 CASES = [
     *(Case(kind, "lora", recomputed) for kind in ("llama", "qwen3") for recomputed in (False, True)),
     *(Case("llama", "qlora", recomputed, **SMALL) for recomputed in (False, True)),
