@@ -215,9 +215,10 @@ def harness_arguments(args: argparse.Namespace, task: str, names: Iterable[str],
     """The options of the harness's command line for a task. names: those of its definitions. folder: the task's."""
     dtype = {"fp32": "float32", "bf16": "bfloat16"}[args.precision]
     unsafe = ["--confirm_run_unsafe_code"] if PRESETS[task].runs_code else []
-    return ["run", "--model", "hf", "--model_args", f"pretrained={args.folder},dtype={dtype}", "--tasks", ",".join(names), "--include_path",
-            str(folder / "definitions"), "--batch_size", str(args.batch_size), "--device", "cpu", "--log_samples", "--output_path",
-            str(folder / "logged"), *unsafe]  # fmt: skip
+    # The seed draws examples, which are the same then.
+    return ["run", "--model", "hf", "--model_args", f"pretrained={args.folder},dtype={dtype}", "--tasks", ",".join(names), "--seed", "0",
+            "--include_path", str(folder / "definitions"), "--batch_size", str(args.batch_size), "--device", "cpu", "--log_samples",
+            "--output_path", str(folder / "logged"), *unsafe]  # fmt: skip
 
 
 def without_network(command: list[str], folder: Path) -> list[str]:
