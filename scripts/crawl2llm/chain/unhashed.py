@@ -97,6 +97,7 @@ PLUMBING = {
     "scripts/crawl2llm/stages/compress/gguf_tools.py": "compiles llama.cpp; its version is in the record of what it makes",
     "scripts/crawl2llm/stages/ingest/native/setup.py": "builds the compiled part, whose source is in the fingerprint",
     "scripts/crawl2llm/stages/pretrain/auto_preview.py": "says what `auto` will be",
+    "scripts/crawl2llm/stages/pretrain/continued_checks.py": "refuses settings that cannot work together",
     "scripts/crawl2llm/stages/report/state.py": "finds what a run has done so far, for that page",
     "scripts/crawl2llm/stages/report/summary.py": "prints the last lines of a run",
     "scripts/crawl2llm/stages/synthesize/checks.py": "refuses settings that cannot work together",
