@@ -107,18 +107,18 @@ def test_a_run_on_a_ready_tokenizer(copy_of: Callable[[], Path], ready: Path, tm
         ({"hub": "owner/name", "revision": "main"}, "a commit, 40 hexadecimal digits"),
     ],
 )
-def test_a_bad_tokenizer_is_refused_before_the_run(complete: Path, keys: dict[str, str], words: str) -> None:
+def test_a_bad_tokenizer_is_refused_before_the_run(tmp_path: Path, keys: dict[str, str], words: str) -> None:
     config = config_with(Path("unused"))
     config["tokenize"]["train"]["from"] = keys
     with pytest.raises(BaseException, match=words):
-        planned(complete, config)
+        planned(tmp_path, config)
 
 
-def test_what_llama_cpp_cannot_cut_is_refused_before_the_run(complete: Path, ready: Path, tmp_path: Path) -> None:
+def test_what_llama_cpp_cannot_cut_is_refused_before_the_run(ready: Path, tmp_path: Path) -> None:
     give = {"from": "base", "step": "compress.export", "types": ["f16"]}
     folder = shutil.copytree(ready, tmp_path / "other")
     content = json.loads((folder / "tokenizer.json").read_text())
     content["pre_tokenizer"]["add_prefix_space"] = True
     (folder / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(BaseException, match=r"models.give.types asks for GGUF, and tokenize.train.from names .*other"):
-        planned(complete, config_with(folder, give=give))
+        planned(tmp_path, config_with(folder, give=give))
