@@ -114,6 +114,7 @@ def test_an_edit_reruns(folder: Path, edits: dict[str, Any], teach: dict[str, An
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_distillation_ends_with_the_same_bytes(folder: Path, config: Path) -> None:
     before, target = snapshot(folder), "results/main/compress/distil/taught.manifest.json"
     for path in (folder / target).parent.glob("*taught*"):
