@@ -16,7 +16,6 @@ from crawl2llm.core.nested_dicts import has_path, lookup
 from crawl2llm.filters.decontaminate.steps import searched_tasks
 from crawl2llm.filters.language import known_labels
 from crawl2llm.filters.quality import scorers
-from crawl2llm.formats.public_tasks.presets import code_presets
 from crawl2llm.stages.align import checks as aligning
 from crawl2llm.stages.compress import checks as quantizing
 from crawl2llm.stages.compress import gguf_support, quantize_tools
@@ -53,7 +52,7 @@ def check_config(config: dict[str, Any], variant: str = "main") -> None:
     check_curve(config)
     check_judge(config)
     check_decontaminated(config)
-    check_sandbox(code_presets(config["evaluate"]["public"]["presets"]))
+    check_programs_of_models(config)
     check_tuning(config)
     gguf_support.check_exports(config)
     quantize_tools.check_methods(config)
@@ -74,6 +73,16 @@ def check_config(config: dict[str, Any], variant: str = "main") -> None:
     aligning.check_alignment(config)
     check_start(sized_config, Path(f"results/{variant}/pretrain/train"))
     check_order(config)
+
+
+def check_programs_of_models(config: dict[str, Any]) -> None:
+    """Raise InputError if a public task has programs of models run, and this machine cannot."""
+    if names := config["evaluate"]["public"]["presets"]:
+        from crawl2llm.formats.public_tasks.presets import (
+            code_presets,
+        )  # it imports pyarrow, which a dry run without them does not
+
+        check_sandbox(code_presets(names))
 
 
 def check_ready_exports(config: dict[str, Any], settings: TokenizerSettings) -> None:
