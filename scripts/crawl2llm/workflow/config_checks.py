@@ -78,9 +78,8 @@ def check_config(config: dict[str, Any], variant: str = "main") -> None:
 def check_programs_of_models(config: dict[str, Any]) -> None:
     """Raise InputError if a public task has programs of models run, and this machine cannot."""
     if names := config["evaluate"]["public"]["presets"]:
-        from crawl2llm.formats.public_tasks.presets import (
-            code_presets,
-        )  # it imports pyarrow, which a dry run without them does not
+        # here, since it imports pyarrow
+        from crawl2llm.formats.public_tasks.presets import code_presets
 
         check_sandbox(code_presets(names))
 
