@@ -171,8 +171,9 @@ def test_every_filter_reads_the_verdicts_of_the_one_before_whatever_their_order(
         "ingest.fetch",
         PUBLISHED_STEP,
         REENCODE_STEP,
+        "tokenize.compare",
         *ON_DEMAND,
-    }  # no source of the demo is remote, and no model is of these steps
+    }  # no source of the demo is remote, no model is of these steps, and no tokenizer is a ready one
     unused = set(STEPS) - set(used_steps(config)) - asked_for
     without_filters = set() if order else {WHATIF}
     assert (
