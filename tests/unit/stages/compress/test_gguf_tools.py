@@ -30,6 +30,7 @@ def test_without_a_network_nothing_is_left(
         monkeypatch.setenv(f"PIP_{name}", value)
     old = tmp_path / "gguf/site/llama_cpp"  # of an earlier version
     old.mkdir(parents=True)
+    (old / "__init__.py").touch()
     assert gguf_tools.main(["--folder", str(tmp_path / "gguf")]) == 1
     assert "error: pip download failed, status 1: " in capsys.readouterr().err
     assert old.is_dir() and not list(tmp_path.glob("*.part"))
