@@ -41,7 +41,7 @@ TOOLS = ExternalTool(
     name="llama.cpp's tools",
     plural=True,
     cost="minutes",
-    files=("llama.cpp/convert_hf_to_gguf.py",),
+    files=(f"{BINDINGS}/__init__.py", "llama.cpp/convert_hf_to_gguf.py"),
     version=VERSION,
     has_version=has_version,
 )
