@@ -240,6 +240,8 @@ def test_configs_plan(tmp_path: Path, path: Path, profile: str) -> None:
         if "path" in (entry or {}):
             folder = tmp_path / entry["path"].replace("{data}", "data")
             write_headers(folder, next((size for size in SHAPES if folder.name.endswith(f"-{size}")), "1b"))
+    for folder in tree.get("evaluate", {}).get("public", {}).get("data", []):
+        (tmp_path / folder.replace("{data}", "data")).mkdir(parents=True)
     done = snakemake("--configfile", str(path), "--config", f"data={tmp_path / 'data'}", "--dry-run", "--quiet", "rules",
                      profile=profile, folder=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
