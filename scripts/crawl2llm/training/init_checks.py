@@ -184,13 +184,25 @@ def check_tokenizer(own_file: Path, other_file: Path, key: str) -> None:
         )
         return
     try:
-        own_model, other_model = (
-            json.loads(file.read_text(encoding="utf-8"))["model"] for file in (own_file, other_file)
-        )
+        own, other = (json.loads(file.read_text(encoding="utf-8")) for file in (own_file, other_file))
+        own_vocabulary, other_vocabulary = own["model"].get("vocab"), other["model"].get("vocab")
+        own_added, other_added = added_tokens(own), added_tokens(other)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{key} is {str(other_file.parent)!r}: {other_file} cannot be read ({error})") from error
-    if own_model.get("vocab") != other_model.get("vocab"):
+    if own_vocabulary != other_vocabulary:
         raise InputError(
             f"{setting_text(other_file.parent, key)}: its tokenizer has another vocabulary than this run's {own_file}, so its weights "
             "would read other tokens"
         )
+    shared = own_added.keys() & other_added.keys()
+    if different := sorted(number for number in shared if own_added[number] != other_added[number]):
+        number = different[0]
+        raise InputError(
+            f"{setting_text(other_file.parent, key)}: token {number} is {other_added[number]!r} in its tokenizer, and "
+            f"{own_added[number]!r} in this run's {own_file}"
+        )
+
+
+def added_tokens(tokenizer: dict[str, Any]) -> dict[int, str]:
+    """Number → text of the tokens that a tokenizer.json has beside its vocabulary."""
+    return {token["id"]: token["content"] for token in tokenizer.get("added_tokens") or []}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from crawl2llm.training.published.sizes import PublishedSizes, read_sizes
 from crawl2llm.training.quantized_sizes import LLAMA_LIKE
 
 TUNING_STEPS = ("finetune.train", model_registry.REWARD_STEP, model_registry.ALIGN_STEP)
-TRAINING_STEPS = (*TUNING_STEPS, PRUNE_STEP, model_registry.DISTIL_STEP)
+TRAINING_STEPS = (*TUNING_STEPS, PRUNE_STEP, model_registry.DISTIL_STEP, model_registry.CONTINUE_STEP)
 EVALUATIONS = ("evaluate.model", "evaluate.common")  # steps with a key `context`
 
 
@@ -55,12 +56,24 @@ def evaluation_problems(config: dict[str, Any], root: str, sizes: PublishedSizes
             yield f"{step}.context is {context:,}; the context of models.{root} is {limit:,} tokens, by its config.json"
 
 
+def context_before(config: dict[str, Any], model: str, root: str, tokens: int) -> tuple[int, str]:
+    """(tokens, model) of the context that a step begins with which makes `model`: its root's, of so many tokens, or a longer one that
+    pretrain.continue made of it.
+    """
+    step = model_registry.CONTINUE_STEP
+    above = [name for name in model_registry.own_line(config, model)[1:] if config["models"][name]["step"] == step]
+    contexts = [(int(model_registry.section(config, step, name)["context"] or 0), name) for name in above]
+    return max([(tokens, root), *contexts], key=itemgetter(0))
+
+
 def model_problems(
     config: dict[str, Any], root: str, models: list[str], sizes: PublishedSizes, tokenizer: dict[str, Any]
 ) -> Iterator[str]:
     """What steps do not take of a root, one of whose `models` each makes. tokenizer: tokenizer.json."""
-    limit, kind = context_by(sizes.value), str(sizes.config.get("model_type"))
+    kind = str(sizes.config.get("model_type"))
     for model in models:
+        limit, holder = context_before(config, model, root, context_by(sizes.value))
+        words = f"models.{holder} is {limit:,} tokens{', by its config.json' if holder == root else ''}"
         step = config["models"][model]["step"]
         settings, key = (
             model_registry.section(config, step, model),
@@ -73,7 +86,7 @@ def model_problems(
                 "name the model that it was made from"
             )
         if step in TUNING_STEPS and (length := settings["max_length"]) > limit:
-            yield f"{key('max_length')} is {length:,}; the context of models.{root} is {limit:,} tokens, by its config.json"
+            yield f"{key('max_length')} is {length:,}; the context of {words}"
         if step == PRUNE_STEP and settings["method"] == "structured" and kind not in LLAMA_LIKE:
             yield (
                 f"{key('method')} is 'structured', which takes models of type {', '.join(LLAMA_LIKE)}, and models.{root} is {kind!r}"
@@ -84,7 +97,7 @@ def model_problems(
         if trains_on_text and settings["batch_tokens"] % limit:
             yield (
                 f"{key('batch_tokens')} is {settings['batch_tokens']:,}; allowed: multiples of {limit:,} tokens, the context of "
-                f"models.{root}"
+                f"models.{holder}"
             )
         if step == model_registry.EXPORT_STEP and (types := gguf_support.gguf_exports(config).get(model)):
             for obstacle in gguf_support.published_problems(sizes, tokenizer):

@@ -18,6 +18,7 @@ from crawl2llm.core.atomic_folder import CHECKPOINT, seal_folder
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.root import ROOT
 from crawl2llm.training import model_check
+from crawl2llm.training.init_checks import check_tokenizer
 from crawl2llm.workflow.project_checks import check_project
 
 SHAPE = {"hidden_size": 64, "intermediate_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "context": 128}
@@ -144,6 +145,20 @@ def test_what_is_damaged_is_refused(tmp_path: Path) -> None:
     (step / "model/config.json").write_text("{}")
     assert "the checkpoint is not complete (model/config.json changed size or is missing)" in refusal_of(step)
     assert "no folder of a model or of a checkpoint" in refusal_of(step / CHECKPOINT)
+
+
+def test_a_number_that_stands_for_two_added_tokens_is_refused(tmp_path: Path) -> None:
+    def write_tokenizer(name: str, *added: str) -> Path:
+        tokens = [{"id": number, "content": token} for number, token in enumerate(added, 1)]
+        (tmp_path / name).mkdir()
+        file = tmp_path / name / "tokenizer.json"
+        file.write_text(json.dumps({"model": {"vocab": {"a": 0}}, "added_tokens": tokens}))
+        return file
+
+    own = write_tokenizer("own", "<|end|>", "<|tool|>")
+    check_tokenizer(own, write_tokenizer("fewer", "<|end|>"), "compress.merge.with")
+    with pytest.raises(InputError, match=r"token 2 is '<\|page\|>' in its tokenizer, and '<\|tool\|>' in this run's"):
+        check_tokenizer(own, write_tokenizer("other", "<|end|>", "<|page|>"), "compress.merge.with")
 
 
 def test_it_needs_no_torch() -> None:

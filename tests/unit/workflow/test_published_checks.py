@@ -50,6 +50,20 @@ def test_more_than_its_context(folder: Path, entry: dict[str, Any], more: dict[s
         check_published_uses(config(folder, more, **entry))
 
 
+def test_a_longer_context_counts_for_what_is_made_from_it(folder: Path) -> None:
+    longer = {"from": "root", "step": "pretrain.continue", "context": 65_536, "batch_tokens": 65_536}
+
+    def check(**entry: Any) -> None:
+        models = {"root": {"path": str(folder)}, "longer": longer, "own": {"from": "longer", **entry}}
+        check_published_uses(validate({"pretrain": {"train": {"enabled": False}}, "models": models}))
+
+    check(step="finetune.train", max_length=50_000)
+    with pytest.raises(InputError, match=r"own\.max_length is 70,000; the context of models\.longer is 65,536 tokens$"):
+        check(step="finetune.train", max_length=70_000)
+    with pytest.raises(InputError, match=r"own\.batch_tokens is 40,960; allowed: multiples of 65,536 tokens, .*longer$"):
+        check(step="compress.prune", retrain_tokens=10**6, batch_tokens=40_960)
+
+
 @pytest.mark.parametrize(
     ("keys", "entry", "message"),
     [
@@ -57,6 +71,11 @@ def test_more_than_its_context(folder: Path, entry: dict[str, Any], more: dict[s
             {"quantization_config": {"quant_method": "gptq"}},
             {"step": "align.train"},
             r"models\.own\.step is 'align\.train', and models\.root, .* is quantized \(gptq\) and cannot be trained: .*",
+        ),
+        (
+            {"quantization_config": {"quant_method": "awq"}},
+            {"step": "pretrain.continue"},
+            r"models\.own\.step is 'pretrain\.continue', and models\.root, .* is quantized \(awq\) and cannot be trained: .*",
         ),
         (
             {"model_type": "gemma2"},

@@ -22,6 +22,8 @@ from crawl2llm.training.model_loading import context_of
 from crawl2llm.training.published.folder import LENGTH_NAMES, link_or_copy, write_json
 
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
+KEPT = ("rope_theta", "partial_rotary_factor")  # of RoPE, the parent's where the settings do not name them
+SCALED, ORIGINAL = ("yarn", "longrope", "llama3"), "original_max_position_embeddings"  # types by the context that they stretch
 
 
 def is_changed(source: Path, settings: ContinueSettings) -> bool:
@@ -75,8 +77,10 @@ def changed_config(source: Path, settings: ContinueSettings, where: str) -> Any:
     if longer:
         changes[next(name for name in LENGTH_NAMES if hasattr(config, name))] = settings.context
     if settings.rope_parameters:
-        base = {"rope_theta": rope["rope_theta"]} if "rope_theta" in rope else {}
-        changes[ROPE] = {**base, **settings.rope_parameters}
+        kept = {key: rope[key] for key in KEPT if key in rope}
+        if settings.rope_parameters.get("rope_type") in SCALED:  # transformers would take the longer context for it
+            kept[ORIGINAL] = rope.get(ORIGINAL) or getattr(config, ORIGINAL, None) or context
+        changes[ROPE] = {**kept, **settings.rope_parameters}
     try:
         config = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False, **changes)
         initial.empty_model(config)

@@ -64,7 +64,7 @@ class ContinueSettings(TextTrainingSettings):
     )
     rope_parameters: dict[str, Any] | None = setting(
         None,
-        "RoPE's, as transformers has them; null, and rope_theta where it is not named: the parent's.",
+        "RoPE's, as transformers has them; null, and base, share and original context where not named: the parent's.",
     )
     new_tokens: list[NonEmpty] = setting(
         [],

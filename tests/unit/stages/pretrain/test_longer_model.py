@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, StableLmConfig
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.pretrain import longer_model
@@ -53,6 +53,21 @@ def test_a_longer_context_keeps_the_base_of_rope(source: Path, tmp_path: Path) -
     assert (folder / "model.safetensors").samefile(source / "model.safetensors"), "weights are linked"
     assert not longer_model.is_changed(source, ContinueSettings(context=CONTEXT))
     assert longer_model.is_changed(source, ContinueSettings(context=CONTEXT + 1))
+
+
+def test_rope_stretches_the_context_of_the_parent_and_turns_as_much_of_a_head(source: Path, tmp_path: Path) -> None:
+    yarn = {"rope_type": "yarn", "factor": 2.0}
+    folder = made(source, tmp_path / "start", context=2 * CONTEXT, rope_parameters=yarn)
+    assert AutoConfig.from_pretrained(folder).rope_parameters["original_max_position_embeddings"] == CONTEXT
+    again = made(folder, tmp_path / "again", context=4 * CONTEXT, rope_parameters={**yarn, "factor": 4.0})
+    assert AutoConfig.from_pretrained(again).rope_parameters["original_max_position_embeddings"] == CONTEXT
+    part = StableLmConfig(
+        hidden_size=16, num_attention_heads=2, num_key_value_heads=2, partial_rotary_factor=0.5, max_position_embeddings=16
+    )
+    part.save_pretrained(tmp_path / "part")
+    settings = ContinueSettings(rope_parameters={"rope_type": "linear", "factor": 2.0})
+    changed = longer_model.changed_config(tmp_path / "part", settings, "models.more")
+    assert changed.rope_parameters["partial_rotary_factor"] == 0.5
 
 
 def test_what_a_model_cannot_be_given(source: Path, tmp_path: Path) -> None:
