@@ -36,8 +36,8 @@ def hub_folder(name: str, revision: str) -> Path:
     folder = cache_folder(name, revision)
     if not folder.is_dir():
         raise InputError(
-            f"{name} at {revision} is not in {folder}: run crawl2llm fetch-model {name} --revision {revision} in this folder, where there "
-            "is a network"
+            f"{name} at {revision} is not in {folder}: run crawl2llm fetch-model {name} --revision {revision} --to {folder.absolute()}, "
+            "where there is a network"
         )
     return folder
 
@@ -51,5 +51,5 @@ def tokenizer_folder(name: str, revision: str) -> Path:
             return folder
     raise InputError(
         f"the tokenizer of {name} at {revision} is not in {folders[0]}: run crawl2llm fetch-model {name} --revision {revision} "
-        "--tokenizer in this folder, where there is a network"
+        f"--tokenizer --to {folders[0].absolute()}, where there is a network"
     )
