@@ -30,6 +30,12 @@ def cache_folder(name: str, revision: str, parent: Path = MODELS) -> Path:
     return parent / f"{name.replace('/', '--')}@{revision}"
 
 
+def name_of_folder(folder: Path) -> str:
+    """The name on the hub of a model that lies in a `cache_folder`; that of another folder."""
+    name, _, revision = folder.name.partition("@")
+    return name.replace("--", "/", 1) if COMMIT.fullmatch(revision) else folder.name
+
+
 def hub_folder(name: str, revision: str) -> Path:
     """The folder of a model at a commit. Raises InputError that says how to fetch it if it is not here, and as `check_name`."""
     check_name(name, revision)

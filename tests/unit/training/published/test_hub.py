@@ -83,6 +83,7 @@ def test_a_model_is_fetched_once_and_found_without_a_network(
     for _ in range(2):
         assert command.main([NAME, "--revision", COMMIT]) == 0
     folder = hub_folders.hub_folder(NAME, COMMIT)
+    assert hub_folders.name_of_folder(folder) == NAME and hub_folders.name_of_folder(small) == small.name
     assert f"{NAME} at {COMMIT} is in {folder}\n" in capsys.readouterr().out
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == {
         file.name: file.read_bytes() for file in small.iterdir()
