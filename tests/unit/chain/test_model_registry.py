@@ -90,7 +90,7 @@ def refused(text: str) -> str:
         ("{a: {path: x, hub: y/z}}", "models.a has path and hub: a published model has one of path"),
         ("{a: {hub: y/z}}", "models.a.revision is None; with hub it is the commit, 40 hexadecimal digits"),
         ("{a: {hub: y/z, revision: main}}", "models.a.revision is 'main'; allowed: a commit, 40 hexadecimal digits"),
-        ("{a: {step: finetune.train}}", "models.a.from is None, which is no model; allowed: base"),
+        ("{a: {step: finetune.train}}", "models.a.from is not set; allowed: base"),
         ("{a: {path: x, epochs: 1}}", "models.a.epochs is not a known key"),
         ("{a: 3}", "models.a is 3, which is not of type object or null"),
         ("{base: {from: base, step: finetune.train}}", "models has the key 'base'; allowed are names of small letters"),

@@ -220,6 +220,8 @@ def test_a_file_beside_the_corpus(corpus: list[Path], tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows[::-1]))  # another order, the same pairs
     again = made(tmp_path / "two", corpus, files=[{"path": str(path), "heldout": 0.2}])
     assert read_pairs(again.path, "train")[0] == train  # type: ignore[arg-type]
+    few = made(tmp_path / "few", corpus, files=[{"path": str(path), "heldout": 0}]).summary["notes"]
+    assert few[0].endswith("Give more rows in finetune.pairs.files, raise their `heldout`, or lower it."), "no patterns"
 
 
 def test_the_pairs_of_a_conversation_name_it(corpus: list[Path], tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from crawl2llm.chain.model_registry import trains_base
 from crawl2llm.commands.plan.dryrun import Task
 from crawl2llm.stages.compress import gguf_support
 
@@ -17,6 +18,7 @@ def export_obstacle_lines(tasks: Iterable[Task], variants: dict[str, dict[str, A
     A config that asks for such an export is refused before its plan (gguf_support.check_exports).
     """
     trained = {task.variant for task in tasks if task.step in DECIDING_STEPS}
-    configs = [config for name, config in variants.items() if name in trained and not gguf_support.gguf_exports(config)]
+    made = (config for name, config in variants.items() if name in trained and trains_base(config))
+    configs = [config for config in made if not gguf_support.gguf_exports(config)]
     for obstacle in dict.fromkeys(obstacle for config in configs for obstacle in gguf_support.gguf_problems(config)):
         yield f"no export as GGUF afterwards: {obstacle}"

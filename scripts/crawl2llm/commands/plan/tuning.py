@@ -30,7 +30,7 @@ from crawl2llm.training.pretraining_settings import PlanSettings
 from crawl2llm.training.published.sizes import read_sizes
 from crawl2llm.training.resource_plan import format_count, parts_text
 
-STEPS = ("finetune.train", model_registry.REWARD_STEP, model_registry.ALIGN_STEP)
+STEPS = ("finetune.train", model_registry.REWARD_STEP, model_registry.ALIGN_STEP, model_registry.CONTINUE_STEP)
 PAIRS_STEP = {"finetune.train": "finetune.pairs"}  # whose pairs are trained on; align.pairs of the others
 
 
@@ -58,6 +58,8 @@ class Tuning:
 def tuning_of(config: dict[str, Any], step: str, model: str, shape: memory.Shape) -> Tuning:
     """The training that makes a model by a step. shape: of the model that it is made from."""
     settings: Any = settings_class(step).model_validate(model_registry.section(config, step, model))
+    if step == model_registry.CONTINUE_STEP:
+        return continued_of(settings, replace(shape, context=settings.context or shape.context))
     draws = step == model_registry.ALIGN_STEP and settings.method not in model_registry.BY_PREFERENCE
     has_pairs = step == model_registry.REWARD_STEP or (step == model_registry.ALIGN_STEP and settings.method == "dpo")
     sequences, processes = 2 if has_pairs else 1, settings.processes * settings.nodes
@@ -74,6 +76,18 @@ def tuning_of(config: dict[str, Any], step: str, model: str, shape: memory.Shape
         largest=sequences * number,
     )
     return Tuning(step, settings, shape_for(shape, settings, step), engine, placement, sequences)
+
+
+def continued_of(settings: Any, shape: memory.Shape) -> Tuning:
+    """The training of pretrain.continue on windows of the shape's context."""
+    processes, windows = settings.processes * settings.nodes, max(1, settings.batch_tokens // shape.context)
+    placement = memory.Placement(
+        micro_batch=min(settings.micro_batch, math.ceil(windows / processes)),
+        processes=processes,
+        activation_checkpointing=settings.activation_checkpointing,
+        largest=windows,
+    )
+    return Tuning(model_registry.CONTINUE_STEP, settings, shape, EngineSettings.of_tuning(settings), placement, 1)
 
 
 def shape_for(shape: memory.Shape, settings: Any, step: str) -> memory.Shape:
@@ -157,15 +171,34 @@ def tuning_lines(tasks: list[Task], work: Work) -> Iterator[str]:
         heading = f"{task.step} {task.id}{of_variant}"
         try:
             tuning = tuning_of(config, task.step, task.id, published_shape(config, task.id))
-            rows, counted = most_rows(config, work, task.variant, task.step)
-            lines = [*_lines_of(tuning, config, task.profile_gpu, rows, counted)]
+            if task.step == model_registry.CONTINUE_STEP:
+                tokens, extent = _continued_extent(tuning)
+            else:
+                tokens, extent = _tuning_extent(tuning, *most_rows(config, work, task.variant, task.step))
+            lines = [*_lines_of(tuning, config, task.profile_gpu, tokens, extent)]
         except InputError as error:
             lines = [f"what it takes is not known yet: {error}"]
         yield f"{heading}: {lines[0]}"
         yield from (f"  {line}" for line in lines[1:])
 
 
-def _lines_of(tuning: Tuning, config: dict[str, Any], profile_gpu: str, rows: int, counted: bool) -> Iterator[str]:
+def _continued_extent(tuning: Tuning) -> tuple[float, str]:
+    """(tokens that are trained on, the same in words)."""
+    tokens, steps = tuning.settings.tokens, math.ceil(tuning.settings.tokens / tuning.settings.batch_tokens)
+    windows = format_quantity(tuning.placement.largest, "window")
+    return tokens, f"{format_count(tokens)} tokens, {steps:,} steps of {windows} of {tuning.shape.context:,} tokens"
+
+
+def _tuning_extent(tuning: Tuning, rows: int, counted: bool) -> tuple[float, str]:
+    """(most tokens that are trained on, rows and steps in words)."""
+    settings, tokens = tuning.settings, rows * tuning.sequences * tuning.settings.max_length
+    steps = max(1, math.ceil(rows * settings.epochs / settings.batch_size))
+    return tokens * settings.epochs, (
+        f"{'' if counted else 'at most '}{rows:,} rows, {settings.epochs:g} epochs of at most {format_count(tokens)} tokens, {steps:,} steps"
+    )
+
+
+def _lines_of(tuning: Tuning, config: dict[str, Any], profile_gpu: str, tokens: float, extent: str) -> Iterator[str]:
     plan_settings = PlanSettings.model_validate(config["pretrain"]["plan"])
     settings, shape = tuning.settings, with_adapter(tuning.shape, tuning.engine)
     gpu = gpus.training_gpu(plan_settings, settings.device, profile_gpu)
@@ -173,12 +206,7 @@ def _lines_of(tuning: Tuning, config: dict[str, Any], profile_gpu: str, rows: in
     what = format_count(shape.parameters)
     if shape.adapter:
         what = f"{format_count(shape.trained)} of {what}"
-    tokens = rows * tuning.sequences * settings.epochs * settings.max_length
-    steps = max(1, math.ceil(rows * settings.epochs / settings.batch_size))
-    yield (
-        f"{settings.adapter if shape.adapter else 'all weights'}, {what} parameters are trained; {'' if counted else 'at most '}{rows:,} "
-        f"rows, {settings.epochs:g} epochs of at most {format_count(rows * tuning.sequences * settings.max_length)} tokens, {steps:,} steps"
-    )
+    yield f"{settings.adapter if shape.adapter else 'all weights'}, {what} parameters are trained; {extent}"
     here = 1 if gpu else settings.processes
     total, has = here * sum(parts.values()), gpu.memory if gpu else free_memory.available_bytes()
     on = f"{gpus.with_article(gpu.name)} of {has / 1e9:.0f} GB" if gpu else f"{memory.format_bytes(has)} free here"

@@ -18,6 +18,7 @@ from crawl2llm.chain.model_registry import (
     PUBLISHED_STEP,
     QUANTIZE_STEP,
 )
+from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.settings import setting
 from crawl2llm.stages.compress.facts import CardSource, Facts, TrainedModel, is_from_scratch
 from crawl2llm.stages.compress.gguf_support import SAFETENSORS
@@ -33,10 +34,12 @@ from crawl2llm.stages.compress.sections import (
     training_lines,
 )
 from crawl2llm.stages.compress.settings import ExportSettings
+from crawl2llm.training.published import hub_folders
 from crawl2llm.training.template import CHAT
 
 KIND = "crawl2llm/heldout"  # of the model index: a data set that is the run's own
 TASK = "text-generation"
+CARD = "README.md"
 PARENT_CARD = "README-parent.md"  # the card of the published model that an export comes from
 MADE_BY = {
     BASE_STEP: "pre-trained",
@@ -125,7 +128,7 @@ def card_metadata(facts: Facts, settings: Task, name: str, types: Iterable[str])
         language=languages or None,
         library_name="transformers" if SAFETENSORS in types else "gguf",
         pipeline_tag=TASK,
-        base_model=settings.base_model or facts.published_root.get("name"),
+        base_model=settings.base_model or hub_name(facts),
         tags=[
             "crawl2llm",
             *(["gguf"] if ggufs else []),
@@ -136,6 +139,18 @@ def card_metadata(facts: Facts, settings: Task, name: str, types: Iterable[str])
         model_name=name,
         eval_results=results or None,
     )
+
+
+def hub_name(facts: Facts) -> str | None:
+    """The name of the published root as a model of the hub; None of a name that no model can have there, which the hub would refuse."""
+    name = facts.published_root.get("name", "")
+    return name if hub_folders.NAME.fullmatch(name) else None
+
+
+def parent_papers(root: Manifest) -> dict[str, Path]:
+    """What was published with the model of a manifest, by the name that it has in an export."""
+    papers = [path for path in map(root.file, root.files) if path.name == CARD or path.name.startswith(("LICENSE", "NOTICE"))]
+    return {PARENT_CARD if path.name == CARD else path.name: path for path in papers}
 
 
 def licence_of(facts: Facts, settings: Task) -> str | None:
@@ -186,8 +201,9 @@ def title_lines(facts: Facts, settings: Task, name: str) -> Iterator[str]:
     if facts.published_root:
         licence = facts.published_root["licence"]
         stated = f", whose licence is {licence}" if licence else ""
-        whence = f"It comes from {facts.published_root['name']}{stated}"
-        yield f"{whence}; what was published with that lies here ({PARENT_CARD}, LICENSE, NOTICE).\n"
+        papers = ", ".join(parent_papers(facts.root_model.manifest))
+        beside = f"; what was published with that lies here ({papers})" if papers else ""
+        yield f"It comes from {facts.published_root['name']}{stated}{beside}.\n"
     if licence_of(facts, settings) is None:
         yield "Its licence was not stated when it was exported.\n"
     if not all(model.summary.get("trained", True) for model in facts.models):

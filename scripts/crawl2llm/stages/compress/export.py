@@ -21,18 +21,12 @@ from crawl2llm.stages.compress.gguf_reference import auto_finds_tokenizer
 from crawl2llm.stages.compress.gguf_support import SAFETENSORS
 from crawl2llm.training.model_loading import model_folder, verify_weights
 
-CARD = "README.md"
 AUTO, PLAIN = "AutoTokenizer", "PreTrainedTokenizerFast"  # what loads the tokenizer
 
 
 def copy_papers(root: Manifest, out: Path) -> list[Path]:
     """Copy what was published with the model of a manifest, its card under another name; the files."""
-    copies = []
-    for path in map(root.file, root.files):
-        if path.name == CARD or path.name.startswith(("LICENSE", "NOTICE")):
-            copies.append(out / (card.PARENT_CARD if path.name == CARD else path.name))
-            shutil.copyfile(path, copies[-1])
-    return copies
+    return [Path(shutil.copyfile(path, out / name)) for name, path in card.parent_papers(root).items()]
 
 
 def body(args: argparse.Namespace, settings: card.Task, manifest: Manifest) -> list[Path]:
@@ -48,13 +42,13 @@ def body(args: argparse.Namespace, settings: card.Task, manifest: Manifest) -> l
     if SAFETENSORS in settings.types:
         # Those that its manifest lists, not what somebody laid beside them.
         for path in sorted(
-            path for path in map(model.file, model.files) if path.parent == folder and path.name != CARD
+            path for path in map(model.file, model.files) if path.parent == folder and path.name != card.CARD
         ):
             shutil.copyfile(path, out / path.name)
             files.append(out / path.name)
     files += copy_papers(model_facts.root_model.manifest, out) if model_facts.published_root else []
     write_atomically(
-        out / CARD,
+        out / card.CARD,
         card.format_card(model_facts, settings, name, ggufs, AUTO if auto_finds_tokenizer(folder) else PLAIN),
     )
     size = sum(path.stat().st_size for path in files)

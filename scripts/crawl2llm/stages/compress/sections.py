@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from crawl2llm.chain.model_registry import BASE, QUANTIZE_STEP, UNTRAINED
+from crawl2llm.chain.model_registry import BASE, PUBLISHED_STEP, QUANTIZE_STEP, UNTRAINED
 from crawl2llm.stages.compress.facts import Facts, TrainedModel
 
 GROUPS = 12  # most reasons that a filter's row names
@@ -65,6 +65,8 @@ def training_lines(facts: Facts) -> Iterator[str]:
     """How each step of its making trained it."""
     yield "## Training\n"
     for model in facts.models[::-1]:
+        if model.step == PUBLISHED_STEP:
+            continue
         yield f"**{model.name}**, by `{model.step}`" + (f", on {model.machine}" if model.machine else "") + ".\n"
         yield from markdown_table(["", ""], summary_rows(model))
 

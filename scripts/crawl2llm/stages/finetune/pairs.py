@@ -178,6 +178,17 @@ def split_files(manifests: list[Path], name: str) -> list[Path]:
     ]
 
 
+WIDEN = "Add or widen finetune.pairs.patterns (`summary` reads Python documentation, `title` ordinary pages)"
+PATTERN_REMEDIES = {
+    "train": f"{WIDEN}, or give more documents",
+    "heldout": f"{WIDEN}, or raise corpus.split.validation_fraction",
+}
+FILE_REMEDIES = {  # of a run whose pairs are those of files alone
+    "train": "Give more rows in finetune.pairs.files, or lower it",
+    "heldout": "Give more rows in finetune.pairs.files, raise their `heldout`, or lower it",
+}
+
+
 def shortage_notes(number: int, least: int, which: str, wording: str, consequence: str, remedy: str) -> list[str]:
     """A note where fewer pairs than `finetune.pairs.min_<which>` were found, and what follows from it; else none. wording: what they are
     called, with {} for the noun.
@@ -186,8 +197,7 @@ def shortage_notes(number: int, least: int, which: str, wording: str, consequenc
         return []
     return [
         f"{consequence}: {number} {wording.format(singular_or_plural(number, 'pair'))} {singular_or_plural(number, 'was', 'were')} found, "
-        f"and finetune.pairs.min_{which} is {least}. Add or widen finetune.pairs.patterns (`summary` reads Python documentation, `title` "
-        f"ordinary pages), {remedy}."
+        f"and finetune.pairs.min_{which} is {least}. {remedy}."
     ]
 
 
@@ -251,13 +261,12 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
     if not choice_count:
         choice_count = len({text_key(p["answer"]) for p in heldout_pairs})
         wording = "held-out {} with different answers"
+    remedies = PATTERN_REMEDIES if settings.patterns else FILE_REMEDIES
     few_train = shortage_notes(
-        len(rows_train), settings.min_train, "train", "training {}", "Fine-tuning is left out",
-        "or give more documents",
+        len(rows_train), settings.min_train, "train", "training {}", "Fine-tuning is left out", remedies["train"],
     )  # fmt: skip
     few_heldout = shortage_notes(
-        choice_count, settings.min_heldout, "heldout", wording, "The held-out questions are not asked",
-        "or raise corpus.split.validation_fraction",
+        choice_count, settings.min_heldout, "heldout", wording, "The held-out questions are not asked", remedies["heldout"],
     )  # fmt: skip
     files = {name: json_lines(out) for name, out in (("train.jsonl", rows_train), ("heldout.jsonl", rows_heldout))} | {
         CHAT: template.chat_template()

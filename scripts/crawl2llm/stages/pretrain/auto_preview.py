@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from crawl2llm.chain.config_schema import auto_keys
+from crawl2llm.chain.model_registry import trains_base
 from crawl2llm.chain.steps import SYNTHESIZE, is_used
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
@@ -25,7 +26,9 @@ RATIO = 4
 
 
 def keys_on_auto(config: dict[str, Any]) -> list[str]:
-    """The keys that are `auto` in a config, by their last words."""
+    """The keys that are `auto` in a config, by their last words; none of a run that trains no `base`."""
+    if not trains_base(config):
+        return []
     names = [key.rsplit(".", 1)[1] for step in STEPS for key in auto_keys(config, step)]
     train = config["pretrain"]["train"]
     budget = train["steps"] is not None or train["tokens"] is not None

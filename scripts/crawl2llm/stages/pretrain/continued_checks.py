@@ -14,6 +14,7 @@ from crawl2llm.stages.pretrain.settings import ContinueSettings
 from crawl2llm.stages.pretrain.steps import source_of_model
 from crawl2llm.training.mix_shares import SHARE_TOLERANCE
 from crawl2llm.training.published.folder import LENGTH_NAMES
+from crawl2llm.training.published.model_files import TOKENIZER
 
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3")  # of transformers
 
@@ -28,6 +29,8 @@ def check_continued(config: dict[str, Any]) -> None:
         kind = (settings.rope_parameters or {"rope_type": "default"}).get("rope_type")
         if kind not in ROPE_TYPES:
             raise InputError(f"{key('rope_parameters')}.rope_type is {kind!r}; allowed: {', '.join(ROPE_TYPES)}")
+        if old := sorted(known_tokens(config, name) & {*settings.new_tokens}):
+            raise InputError(f"{key('new_tokens')} has {old[0]!r}, which the tokenizer has already: leave it out")
         context = settings.context or known_context(config, str(model_registry.parent(config, name)))
         if context and settings.batch_tokens % context:
             raise InputError(
@@ -59,6 +62,18 @@ def known_context(config: dict[str, Any], name: str) -> int | None:
     if config["models"][name]["step"] == CONTINUE_STEP and context:
         return max(context, model_registry.section(config, CONTINUE_STEP, name)["context"] or 0)
     return context
+
+
+def known_tokens(config: dict[str, Any], name: str) -> set[str]:
+    """The entries of the tokenizer of a published folder that a model comes from; nothing of a GGUF file's, or of `base`'s."""
+    root = model_registry.root(config, name)
+    if root == model_registry.BASE or not model_registry.section(config, CONTINUE_STEP, name)["new_tokens"]:
+        return set()
+    try:
+        stored = json.loads((source_of_model(config, root) / TOKENIZER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return set()
+    return {*stored["model"]["vocab"], *(token["content"] for token in stored["added_tokens"])}
 
 
 def published_context(config: dict[str, Any], name: str) -> int | None:

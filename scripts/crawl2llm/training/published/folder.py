@@ -17,7 +17,7 @@ import xxhash
 import yaml
 
 from crawl2llm.core import content_hash
-from crawl2llm.training.published import gguf_architectures, gguf_tokenizer, gguf_weights, weight_names
+from crawl2llm.training.published import gguf_architectures, gguf_tokenizer, gguf_weights, hub_folders, weight_names
 from crawl2llm.training.published.gguf_file import read_header
 from crawl2llm.training.published.model_files import (
     CONFIG,
@@ -107,7 +107,7 @@ def _copy_folder(source: Path, folder: Path) -> PublishedFacts:
         vocabulary=int(config.get("vocab_size", 0)),
         context=next((int(config[name]) for name in LENGTH_NAMES if config.get(name)), 0),
         licence=str(card.get("license") or ""),
-        name=str(card.get("model_name") or config.get("_name_or_path") or source.resolve().name),
+        name=str(card.get("model_name") or config.get("_name_or_path") or hub_folders.name_of_folder(source.resolve())),
         quantization=str(quantization.get("quant_method") or card.get(GGUF_TYPE) or ""),
     )
 

@@ -30,14 +30,20 @@ def cache_folder(name: str, revision: str, parent: Path = MODELS) -> Path:
     return parent / f"{name.replace('/', '--')}@{revision}"
 
 
+def name_of_folder(folder: Path) -> str:
+    """The name on the hub of a model that lies in a `cache_folder`; that of another folder."""
+    name, _, revision = folder.name.partition("@")
+    return name.replace("--", "/", 1) if COMMIT.fullmatch(revision) else folder.name
+
+
 def hub_folder(name: str, revision: str) -> Path:
     """The folder of a model at a commit. Raises InputError that says how to fetch it if it is not here, and as `check_name`."""
     check_name(name, revision)
     folder = cache_folder(name, revision)
     if not folder.is_dir():
         raise InputError(
-            f"{name} at {revision} is not in {folder}: run crawl2llm fetch-model {name} --revision {revision} in this folder, where there "
-            "is a network"
+            f"{name} at {revision} is not in {folder}: run crawl2llm fetch-model {name} --revision {revision} --to {folder.absolute()}, "
+            "where there is a network"
         )
     return folder
 
@@ -51,5 +57,5 @@ def tokenizer_folder(name: str, revision: str) -> Path:
             return folder
     raise InputError(
         f"the tokenizer of {name} at {revision} is not in {folders[0]}: run crawl2llm fetch-model {name} --revision {revision} "
-        "--tokenizer in this folder, where there is a network"
+        f"--tokenizer --to {folders[0].absolute()}, where there is a network"
     )

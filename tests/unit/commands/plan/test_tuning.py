@@ -61,6 +61,15 @@ def test_what_does_not_fit_says_what_would(tmp_path: Path) -> None:
     )
 
 
+def test_a_continued_pre_training_on_longer_windows(tmp_path: Path) -> None:
+    root, entry = write_headers(tmp_path / "1b", "1b"), {"precision": "bf16", "activation_checkpointing": True}
+    found = lines_of(root, {**entry, "tokens": 10**9, "context": 4096, "micro_batch": 2}, "pretrain.continue")
+    assert found[0] == (
+        "pretrain.continue own: all weights, 1.24 B parameters are trained; 1 B tokens, 1,908 steps of 128 windows of 4,096 tokens"
+    )
+    assert found[1].endswith("an h100 of 80 GB: fits") and "GPU-hours" in found[2]
+
+
 def test_preferences_are_two_sequences_and_a_reference(tmp_path: Path) -> None:
     found = planned(tmp_path, "1b", "align.train", method="dpo", adapter="lora")
     assert found[0].startswith("align.train own: lora, 11.3 M of 1.24 B parameters are trained; at most ")

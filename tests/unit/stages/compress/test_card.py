@@ -104,6 +104,23 @@ def test_what_is_not_known_is_not_made_up(known: dict[str, list[Path]], tmp_path
     assert "Its licence was not stated" in text and "Nothing was measured" not in text.partition("## Training")[2]
 
 
+def test_a_published_root_is_named_as_the_hub_takes_it_with_the_papers_that_it_has(
+    known: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    """The hub refuses a base_model that is no name of a model there, and a card named a NOTICE that nobody had."""
+    paper, path = tmp_path / "pretrain/published/root/LICENSE", tmp_path / "README.md"
+    paper.parent.mkdir(parents=True)
+    paper.write_text("Apache License")
+    for name, named in ("SmolLM2 135M Mix1", None), ("owner/small", "owner/small"):
+        summary = {"name": name, "licence": "apache-2.0", "type": "llama", "parameters": 1}
+        root = left(tmp_path, "pretrain.published", "root", [paper], summary=summary)
+        path.write_text(made({**known, "models": [known["models"][0], root]})[1], encoding="utf-8")
+        assert ModelCard.load(path).data.base_model == named
+        text = path.read_text(encoding="utf-8")
+        assert f"It comes from {name}, whose licence is apache-2.0; what was published with that lies here (LICENSE)." in text
+        assert "by `pretrain.published`" not in text, "nothing here trained it"
+
+
 def test_a_distilled_model_names_its_teacher(known: dict[str, list[Path]], tmp_path: Path) -> None:
     taught = left(tmp_path, "compress.distil", "taught", summary={"teacher": "sft", "parameters": 1})
     _, text = made({**known, "models": [taught, *known["models"]]})

@@ -123,7 +123,7 @@ def merging(keep_every: int = 0, **entry: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        ({}, "compress.merge.with is [], and compress.merge.method is 'average', which takes one model or more there"),
+        ({}, "models.soup.with is not set, and compress.merge.method is 'average', which takes one model or more there"),
         ({"method": "slerp", "with": ["dpo", "base"]}, "models.soup.method is 'slerp', which takes one model there"),
         ({"method": "checkpoints", "with": ["dpo"]}, "models.soup.method is 'checkpoints', which takes none there"),
         ({"method": "ties", "with": ["dpo"]}, "over is None, and models.soup.method is 'ties', which needs the model that all"),

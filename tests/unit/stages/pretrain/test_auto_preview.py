@@ -44,6 +44,11 @@ def test_says_the_values_once_the_tokens_are_there() -> None:
     )
 
 
+def test_a_run_of_published_models_alone_has_no_model_to_say_it_of() -> None:
+    tree = {"pretrain": {"train": {"enabled": False}}, "models": {"smollm": {"path": "smollm"}}}
+    assert auto_preview.keys_on_auto(config.validate(tree)) == []
+
+
 def test_an_epoch_of_packed_documents_has_their_windows() -> None:
     shape = {"hidden_size": 64, "intermediate_size": 64, "layers": 2, "heads": 2, "kv_heads": 2, "context": 128}
     tree = complete(global_batch_tokens=1024, epochs=1, packing="best_fit", model=shape)

@@ -53,3 +53,5 @@ def test_what_is_taken(tmp_path: Path) -> None:
     checked("tiny", tiny, batch_tokens=256)
     with pytest.raises(InputError, match="batch_tokens is 200, not a multiple of the context, 128 tokens"):
         checked("tiny", tiny, batch_tokens=200)
+    with pytest.raises(InputError, match=re.escape("models.more.new_tokens has 'a', which the tokenizer has already")):
+        checked("tiny", tiny, batch_tokens=256, new_tokens=["<|tool|>", "a"])

@@ -75,13 +75,15 @@ def server(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 def test_a_model_is_fetched_once_and_found_without_a_network(
-    server: Server, small: Path, capsys: pytest.CaptureFixture[str]
+    server: Server, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(InputError, match=f"run crawl2llm fetch-model {NAME} --revision {COMMIT} in this folder, where"):
+    to = tmp_path / hub_folders.cache_folder(NAME, COMMIT)
+    with pytest.raises(InputError, match=f"run crawl2llm fetch-model {NAME} --revision {COMMIT} --to {to}, where there"):
         hub_folders.hub_folder(NAME, COMMIT)
     for _ in range(2):
         assert command.main([NAME, "--revision", COMMIT]) == 0
     folder = hub_folders.hub_folder(NAME, COMMIT)
+    assert hub_folders.name_of_folder(folder) == NAME and hub_folders.name_of_folder(small) == small.name
     assert f"{NAME} at {COMMIT} is in {folder}\n" in capsys.readouterr().out
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == {
         file.name: file.read_bytes() for file in small.iterdir()
