@@ -28,6 +28,7 @@ ALIGN_STEP = "align.train"
 BY_PREFERENCE = ("dpo", "kto")  # its methods that read no rewards
 PPO = "ppo"  # its method with a model of values
 REWARD_STEP = "align.reward"  # makes models that score answers: no language models, and not evaluated
+TUNING_STEPS = ("finetune.train", REWARD_STEP, ALIGN_STEP)  # train on pairs
 DISTIL_STEP = "compress.distil"  # trains a model by what another one, its teacher, says of the text
 TEACH_STEP = "compress.teach"  # writes what a teacher says
 QUANTIZE_STEP = "compress.quantize"  # rounds the weights of a model

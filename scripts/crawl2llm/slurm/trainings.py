@@ -18,7 +18,7 @@ from crawl2llm.training.float8 import check_precision
 from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
 
 PRETRAIN = steps.rule_of("pretrain.train")
-TUNES = {steps.rule_of(step): step for step in ("finetune.train", "align.reward", "align.train")}  # by rule
+TUNES = {steps.rule_of(step): step for step in model_registry.TUNING_STEPS}  # by rule
 
 
 def placement_problems(needs: list[Need], config: dict[str, Any], variant: str = "main") -> tuple[list[str], list[str]]:
@@ -115,7 +115,7 @@ def counted_tokens(last: LastRun, variant: str) -> tuple[int | None, int | None]
 
 
 def tuning_problems(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) -> tuple[list[str], list[str]]:
-    """As `memory`, where a fine-tuning of a model would not fit. configs: of those variants in which any would run."""
+    """As `memory_problems`, where a fine-tuning of a model would not fit. configs: of those variants in which any would run."""
     errors: list[str] = []
     warnings: list[str] = []
     for need in needs:

@@ -19,9 +19,8 @@ SECTION = "pretrain.train"
 TOLERANCE = 1.15
 MACHINE = "this machine (or its control group)"
 LOGITS_AT_ONCE = 2**29  # bytes of the logits, in fp32, that an evaluation makes at once
-LOGIT_BYTES = (
-    12  # bytes for each logit of a loss without a gradient: itself, a copy of those that count, and its logarithm
-)
+# Bytes for each logit of a loss without a gradient: itself, a copy of those that count, and its logarithm.
+LOGIT_BYTES = 12
 
 
 def check_host(parameters: int, available: int, processes_here: int, where: str = SECTION) -> None:

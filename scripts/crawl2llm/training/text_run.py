@@ -16,7 +16,7 @@ from crawl2llm.chain.config_schema import given_settings
 from crawl2llm.core import checkpoint_folders
 from crawl2llm.core.console import log
 from crawl2llm.core.errors import InputError
-from crawl2llm.training import data, heldout, metrics, model, pair_run, stream_documents
+from crawl2llm.training import checkpoint, data, heldout, metrics, model, pair_run, stream_documents
 from crawl2llm.training.batch import IGNORE
 from crawl2llm.training.model_loading import context_of
 from crawl2llm.training.pair_batches import Cuts, MicroBatch, deal_micro_batches
@@ -162,6 +162,15 @@ def train_with_rows(run: Run, folder: Path, signals: list[int]) -> tuple[dict[st
         config=given_settings(run.where, run.settings),
     ) as recorder:
         return train_and_measure(run, recorder, signals)
+
+
+def export_results(run: Run, tensors: dict[str, torch.Tensor], out: Path) -> list[Path]:
+    """Write model/, losses.jsonl and metrics.jsonl into `out`, which is made; the files of the model."""
+    out.mkdir(exist_ok=True)
+    for name in (metrics.LOSSES, metrics.METRICS):
+        (out / name).write_bytes((run.folder / name).read_bytes())
+    with checkpoint.detect_full_disk(out):
+        return model.export(tensors, run.engine.model.config, run.save_dtype, run.companions(), out / model.FOLDER)
 
 
 def training_facts(run: Run, losses: list[float]) -> dict[str, Any]:

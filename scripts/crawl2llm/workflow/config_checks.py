@@ -148,9 +148,7 @@ def check_order(config: dict[str, Any]) -> None:
 def tuned_models(config: dict[str, Any]) -> list[tuple[str, str]]:
     """(step, model) of every model that is trained on pairs."""
     return [
-        (step, name)
-        for step in ("finetune.train", "align.reward", "align.train")
-        for name in model_registry.models_made_by(config, step)
+        (step, name) for step in model_registry.TUNING_STEPS for name in model_registry.models_made_by(config, step)
     ]
 
 

@@ -20,8 +20,7 @@ from crawl2llm.training.published.model_files import TOKENIZER, is_gguf, read_js
 from crawl2llm.training.published.sizes import PublishedSizes, read_sizes
 from crawl2llm.training.quantized_sizes import LLAMA_LIKE
 
-TUNING_STEPS = ("finetune.train", model_registry.REWARD_STEP, model_registry.ALIGN_STEP)
-TRAINING_STEPS = (*TUNING_STEPS, PRUNE_STEP, model_registry.DISTIL_STEP, model_registry.CONTINUE_STEP)
+TRAINING_STEPS = (*model_registry.TUNING_STEPS, PRUNE_STEP, model_registry.DISTIL_STEP, model_registry.CONTINUE_STEP)
 EVALUATIONS = ("evaluate.model", "evaluate.common")  # steps with a key `context`
 
 
@@ -75,17 +74,15 @@ def model_problems(
         limit, holder = context_before(config, model, root, context_by(sizes.value))
         words = f"models.{holder} is {limit:,} tokens{', by its config.json' if holder == root else ''}"
         step = config["models"][model]["step"]
-        settings, key = (
-            model_registry.section(config, step, model),
-            partial(model_registry.key_path, config, step, model),
-        )
+        settings = model_registry.section(config, step, model)
+        key = partial(model_registry.key_path, config, step, model)
         if step in TRAINING_STEPS and sizes.is_quantized:
             method = sizes.config["quantization_config"].get("quant_method")
             yield (
                 f"models.{model}.step is {step!r}, and models.{root}, which it comes from, is quantized ({method}) and cannot be trained: "
                 "name the model that it was made from"
             )
-        if step in TUNING_STEPS and (length := settings["max_length"]) > limit:
+        if step in model_registry.TUNING_STEPS and (length := settings["max_length"]) > limit:
             yield f"{key('max_length')} is {length:,}; the context of {words}"
         if step == PRUNE_STEP and settings["method"] == "structured" and kind not in LLAMA_LIKE:
             yield (

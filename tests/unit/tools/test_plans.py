@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from crawl2llm.chain import config
-from crawl2llm.chain.model_registry import models_made_by
+from crawl2llm.chain.model_registry import TUNING_STEPS, models_made_by
 from crawl2llm.commands.plan import tuning
 from crawl2llm.training import gpus
 from crawl2llm.training.resource_plan import TIGHT
@@ -79,7 +79,7 @@ def test_every_tuning_of_a_published_model_fits_the_gpu_that_it_names(path: Path
     check_published_uses(config_tree)
     assert "one H100 of 80 GB" in path.read_text(encoding="utf-8").splitlines()[0]
     shape = tuning.published_shape(config_tree, "published")
-    for step in tuning.STEPS:
+    for step in TUNING_STEPS:
         for model in models_made_by(config_tree, step):
             needed = sum(tuning.tuning_of(config_tree, step, model, shape).memory_parts(True).values())
             assert needed < TIGHT * 80e9

@@ -8,8 +8,8 @@ from typing import Any
 from crawl2llm.core.nested_dicts import lookup
 
 Row = dict[str, Any]
-# Step, its measures, and the file that they were asked_files from: (step, the beginning of its name).
-ASKED = (
+# (step, its measures, (step that wrote their questions, the beginning of those files' names))
+QUESTION_FILES = (
     ("evaluate.model", "items", ("evaluate.items", "items.jsonl")),
     ("evaluate.model", "questions", ("finetune.pairs", "heldout.jsonl")),
     ("evaluate.generate", "answers", ("finetune.pairs", "heldout.jsonl")),
@@ -51,12 +51,12 @@ def _of_other_text(a: Row, b: Row) -> Iterator[tuple[str, str]]:
 
 
 def _of_other_questions(a: Row, b: Row) -> Iterator[tuple[str, str]]:
-    for step, measures, (source, name) in ASKED:
-        asked_files = [
+    for step, measures, (source, name) in QUESTION_FILES:
+        file_facts = [
             {file: facts for file, facts in steps.get(source, {}).get("files", {}).get("", {}).items() if file.startswith(name)}
             for steps in (a, b)
         ]  # fmt: skip
-        if asked_files[0] != asked_files[1]:
+        if file_facts[0] != file_facts[1]:
             words = f"other items: {source} wrote others"
             yield from ((f"{key}.{measures}", words) for key, *_ in _shared_summaries(a, b, step))
 

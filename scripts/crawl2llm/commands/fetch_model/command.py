@@ -13,11 +13,12 @@ from pathlib import Path
 from crawl2llm.chain import command_line
 from crawl2llm.core.console import print_line
 from crawl2llm.stages.tokenize.ready_checks import check_folder
-from crawl2llm.training.published.hub import MODEL, PAPERS, Wanted, fetch_model
+from crawl2llm.training.published.hub import MODEL, Selection, fetch_model
 from crawl2llm.training.published.hub_folders import MODELS, TOKENIZERS
+from crawl2llm.training.published.model_files import PAPERS
 
 FILES = ("tokenizer.json", "tokenizer.model", "*.tiktoken", "pattern.txt", "special_tokens.json")
-TOKENIZER = Wanted("tokenizer.json, .model or .tiktoken", TOKENIZERS, (*FILES, *PAPERS), FILES[:3], check_folder)
+TOKENIZER = Selection("tokenizer.json, .model or .tiktoken", TOKENIZERS, (*FILES, *PAPERS), FILES[:3], check_folder)
 
 
 @command_line.report_errors

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from crawl2llm.chain import filter_order, halving, model_registry, steps
-from crawl2llm.chain.step import DOCUMENTS, VERDICTS_BEFORE
+from crawl2llm.commands.plan.counting_steps import UNCOUNTED, counting_step
 from crawl2llm.commands.plan.distil_work import distil_operations, parameter_count
 from crawl2llm.commands.plan.dryrun import Task, variant_and_step
 from crawl2llm.commands.plan.last_run import LastRun
@@ -23,78 +23,6 @@ from crawl2llm.training import auto, cost_estimate, gpus
 from crawl2llm.training.parameters import model_of_summary
 from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
 from crawl2llm.training.schedule import make_plan
-
-# The step whose kept documents (pairs, of a fine-tuning) say how much a step has to do, where that is not the last of what it reads.
-COUNTED_AT = {
-    "dedup.band": "dedup.exact",
-    "dedup.sets": "dedup.exact",
-    "dedup.verify": "dedup.exact",
-    "dedup.select": "dedup.signature",
-    "quality.calibrate": VERDICTS_BEFORE,
-    "quality.combine": VERDICTS_BEFORE,
-    "quality.select": VERDICTS_BEFORE,
-    "corpus.split": VERDICTS_BEFORE,
-    "corpus.heldout": DOCUMENTS,
-    "corpus.write": DOCUMENTS,
-    "tokenize.encode": "corpus.write",
-    "tokenize.reencode": "corpus.write",
-    "finetune.train": "finetune.pairs",
-    "align.reward": "align.pairs",
-    "align.train": "align.pairs",
-}
-# These have as much to do as before.
-UNCHANGED_WORK = (
-    "crawl.render",
-    *steps.SYNTHESIZE,
-    "ingest.list",
-    "ingest.fetch",
-    "corpus.reference",
-    "pretrain.published",
-    "pretrain.continue",
-    "pretrain.mix",
-    "pretrain.pack",
-    "pretrain.plan",
-    "pretrain.rung",
-    "pretrain.halve",
-    "decontaminate.index",
-    "compress.prune",
-    "compress.teach",
-    "compress.distil",
-    "compress.merge",
-    "compress.quantize",
-    "evaluate.items",
-    "evaluate.model",
-    "compress.export",
-    "evaluate.stage",
-    "evaluate.public",
-    "evaluate.found",
-    "evaluate.curve",
-    "evaluate.common",
-    "evaluate.generate",
-    "evaluate.judge",
-    "report.inspect",
-    "report.render",
-    "report.compare",
-)
-# Their manifests do not count what they read: bands, models, and pairs, of which a document gives several.
-UNCOUNTED = {
-    "boilerplate.frequent", "dedup.band", "dedup.sets", "dedup.verify", "paragraphs.repeated", "substrings.shared", "substrings.repeated",
-    "heuristics.calibrate", "quality.train", "quality.lm", "quality.ngrams", "quality.calibrate", "topics.train",
-    "tokenize.train", "tokenize.compare", "pretrain.train",
-    "finetune.pairs",
-    "finetune.train", "align.pairs", "align.reward", "align.train",
-}  # fmt: skip
-
-
-def counting_step(step: str, filters: list[str]) -> str | None:
-    """The step whose kept documents say how much `step` has to do, where a run uses these filters; None: as much as before."""
-    if step in UNCHANGED_WORK or step == DOCUMENTS:
-        return None
-    verdict = filter_order.verdict_steps(filters, steps.stage_of(step))[-1]
-    listed_step = COUNTED_AT.get(step)
-    if listed_step == VERDICTS_BEFORE or (listed_step is None and VERDICTS_BEFORE in steps.STEPS[step].needs):
-        return verdict
-    return listed_step or steps.STEPS[step].needs[0]
 
 
 @dataclass(frozen=True)
@@ -314,20 +242,20 @@ class Work:
 
     def _epoch_ratio(self, variant: str, step: str, model: str) -> float:
         """The epochs of a training over those of the one that was measured: of the same model, or of the first that was."""
-        config = self.variants.get(variant)
+        config, (_, before) = self.variants.get(variant), self._settings_before(variant, step, model)
+        return ratio(model_registry.section(config, step, model).get("epochs"), before.get("epochs")) if config else 1.0
+
+    def _settings_before(self, variant: str, step: str, model: str) -> tuple[str, dict[str, Any]]:
+        """(model, settings of a step) that was measured: the same model, or the first that was; {} of none."""
         measured = self.last.task_seconds(self.last.measured_variant(variant, step), step)
         similar_model = model if model in measured else next(iter(measured), "")
-        fingerprint_before = self.last.record(variant, step, similar_model).get("fingerprint", {})
-        epochs_before = fingerprint_before.get("config", {}).get("epochs")
-        return ratio(model_registry.section(config, step, model).get("epochs"), epochs_before) if config else 1.0
+        return similar_model, self.last.record(variant, step, similar_model).get("fingerprint", {}).get("config", {})
 
     def _distil_ratio(self, variant: str, model: str) -> float:
         """The operations of a distillation over those of the one that was measured: of the same model, or of the first that was."""
         step, config = model_registry.DISTIL_STEP, self.variants.get(variant)
-        measured = self.last.task_seconds(self.last.measured_variant(variant, step), step)
-        similar_model = model if model in measured else next(iter(measured), "")
-        before = self.last.record(variant, step, similar_model).get("fingerprint", {}).get("config")
-        if config is None or before is None or similar_model not in config["models"]:
+        similar_model, before = self._settings_before(variant, step, model)
+        if config is None or not before or similar_model not in config["models"]:
             return 1.0
 
         def parameters(name: str) -> int:

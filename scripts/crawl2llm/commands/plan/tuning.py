@@ -30,7 +30,7 @@ from crawl2llm.training.pretraining_settings import PlanSettings
 from crawl2llm.training.published.sizes import read_sizes
 from crawl2llm.training.resource_plan import format_count, parts_text
 
-STEPS = ("finetune.train", model_registry.REWARD_STEP, model_registry.ALIGN_STEP, model_registry.CONTINUE_STEP)
+STEPS = (*model_registry.TUNING_STEPS, model_registry.CONTINUE_STEP)
 PAIRS_STEP = {"finetune.train": "finetune.pairs"}  # whose pairs are trained on; align.pairs of the others
 
 
@@ -49,10 +49,10 @@ class Tuning:
         """As `memory.memory_parts`."""
         return memory.memory_parts(self.shape, self.engine, self.placement, cuda)
 
-    @property
-    def draws(self) -> bool:
-        """Whether the model is trained on answers that it gives itself."""
-        return self.step == model_registry.ALIGN_STEP and self.settings.method not in model_registry.BY_PREFERENCE
+
+def draws_answers(step: str, settings: Any) -> bool:
+    """Whether a model is trained on answers that it gives itself. settings: of the step."""
+    return step == model_registry.ALIGN_STEP and settings.method not in model_registry.BY_PREFERENCE
 
 
 def tuning_of(config: dict[str, Any], step: str, model: str, shape: memory.Shape) -> Tuning:
@@ -60,7 +60,7 @@ def tuning_of(config: dict[str, Any], step: str, model: str, shape: memory.Shape
     settings: Any = settings_class(step).model_validate(model_registry.section(config, step, model))
     if step == model_registry.CONTINUE_STEP:
         return continued_of(settings, replace(shape, context=settings.context or shape.context))
-    draws = step == model_registry.ALIGN_STEP and settings.method not in model_registry.BY_PREFERENCE
+    draws = draws_answers(step, settings)
     has_pairs = step == model_registry.REWARD_STEP or (step == model_registry.ALIGN_STEP and settings.method == "dpo")
     sequences, processes = 2 if has_pairs else 1, settings.processes * settings.nodes
     number = settings.batch_size * (settings.generations if draws else 1)
@@ -98,7 +98,7 @@ def shape_for(shape: memory.Shape, settings: Any, step: str) -> memory.Shape:
     tuned_shape = replace(shape, context=settings.max_length)
     if step == model_registry.REWARD_STEP:
         return replace(tuned_shape, vocabulary=1)
-    if step != model_registry.ALIGN_STEP or settings.method in model_registry.BY_PREFERENCE:
+    if not draws_answers(step, settings):
         return tuned_shape
     body = with_value_model(shape).value_parameters
     judges = [entry for entry in settings.rewards if entry.reward == "model"]
@@ -175,7 +175,7 @@ def tuning_lines(tasks: list[Task], work: Work) -> Iterator[str]:
                 tokens, extent = _continued_extent(tuning)
             else:
                 tokens, extent = _tuning_extent(tuning, *most_rows(config, work, task.variant, task.step))
-            lines = [*_lines_of(tuning, config, task.profile_gpu, tokens, extent)]
+            lines = [*training_lines(tuning, config, task.profile_gpu, tokens, extent)]
         except InputError as error:
             lines = [f"what it takes is not known yet: {error}"]
         yield f"{heading}: {lines[0]}"
@@ -189,53 +189,70 @@ def _continued_extent(tuning: Tuning) -> tuple[float, str]:
     return tokens, f"{format_count(tokens)} tokens, {steps:,} steps of {windows} of {tuning.shape.context:,} tokens"
 
 
-def _tuning_extent(tuning: Tuning, rows: int, counted: bool) -> tuple[float, str]:
+def _tuning_extent(tuning: Tuning, rows: int, is_counted: bool) -> tuple[float, str]:
     """(most tokens that are trained on, rows and steps in words)."""
     settings, tokens = tuning.settings, rows * tuning.sequences * tuning.settings.max_length
     steps = max(1, math.ceil(rows * settings.epochs / settings.batch_size))
     return tokens * settings.epochs, (
-        f"{'' if counted else 'at most '}{rows:,} rows, {settings.epochs:g} epochs of at most {format_count(tokens)} tokens, {steps:,} steps"
+        f"{'' if is_counted else 'at most '}{rows:,} rows, {settings.epochs:g} epochs of at most {format_count(tokens)} tokens, "
+        f"{steps:,} steps"
     )
 
 
-def _lines_of(tuning: Tuning, config: dict[str, Any], profile_gpu: str, tokens: float, extent: str) -> Iterator[str]:
+def training_lines(
+    tuning: Tuning, config: dict[str, Any], profile_gpu: str, tokens: float, extent: str
+) -> Iterator[str]:
+    """What a training trains, its memory, what would make it fit, and its hours. tokens: trained on at most, as `extent` says."""
     plan_settings = PlanSettings.model_validate(config["pretrain"]["plan"])
     settings, shape = tuning.settings, with_adapter(tuning.shape, tuning.engine)
     gpu = gpus.training_gpu(plan_settings, settings.device, profile_gpu)
-    processes, parts = tuning.placement.processes, tuning.memory_parts(gpu is not None)
-    what = format_count(shape.parameters)
+    parameters = format_count(shape.parameters)
     if shape.adapter:
-        what = f"{format_count(shape.trained)} of {what}"
-    yield f"{settings.adapter if shape.adapter else 'all weights'}, {what} parameters are trained; {extent}"
-    here = 1 if gpu else settings.processes
-    total, has = here * sum(parts.values()), gpu.memory if gpu else free_memory.available_bytes()
-    on = f"{gpus.with_article(gpu.name)} of {has / 1e9:.0f} GB" if gpu else f"{memory.format_bytes(has)} free here"
-    short = "DOES NOT FIT" if total > memory.TOLERANCE * has else "may not fit, the estimate is not so exact"
-    verdict = "fits" if total <= has else short
-    yield f"memory of a process: {memory.format_bytes(total / here)} ({parts_text(parts)}), {processes} × on {on}: {verdict}"
-    if total > has:
+        parameters = f"{format_count(shape.trained)} of {parameters}"
+    yield f"{settings.adapter if shape.adapter else 'all weights'}, {parameters} parameters are trained; {extent}"
+    yield from memory_lines(tuning, gpu)
+    yield hours_line(tuning, plan_settings, gpu, tokens)
+
+
+def memory_lines(tuning: Tuning, gpu: gpus.Gpu | None) -> Iterator[str]:
+    """The memory of a process beside that of its GPU, or of all processes beside what is free here, and what would make them fit."""
+    placement, parts = tuning.placement, tuning.memory_parts(gpu is not None)
+    sharing = 1 if gpu else placement.processes  # processes that share what is available
+    total, available = sharing * sum(parts.values()), gpu.memory if gpu else free_memory.available_bytes()
+    device = (
+        f"{gpus.with_article(gpu.name)} of {available / 1e9:.0f} GB"
+        if gpu
+        else f"{memory.format_bytes(available)} free here"
+    )
+    refusal = "DOES NOT FIT" if total > memory.TOLERANCE * available else "may not fit, the estimate is not so exact"
+    yield (
+        f"memory of a process: {memory.format_bytes(total / sharing)} ({parts_text(parts)}), {placement.processes} × on {device}: "
+        f"{'fits' if total <= available else refusal}"
+    )
+    if total > available:
         changes = memory.changes_that_fit(
-            tuning.shape, tuning.engine, tuning.placement, has, here, gpu is not None, tuning.step
+            tuning.shape, tuning.engine, placement, available, sharing, gpu is not None, tuning.step
         )
         yield f"to make it fit: {', or '.join(changes)}"
-    if tuning.draws:
-        yield "hours are not known: they are those of the answers that it draws"
-        return
+
+
+def hours_line(tuning: Tuning, plan_settings: PlanSettings, gpu: gpus.Gpu | None, tokens: float) -> str:
+    """The hours of a training on so many tokens, and their price, if they are known."""
+    settings, processes = tuning.settings, tuning.placement.processes
+    if draws_answers(tuning.step, settings):
+        return "hours are not known: they are those of the answers that it draws"
     peak = peak_of(gpu.name, settings.precision) if gpu else cost_estimate.THREAD_FLOPS * settings.threads
     if peak is None:
-        yield f"hours are not known: no peak of {gpus.with_article(gpu.name) if gpu else ''} is known for {settings.precision}"
-        return
+        return f"hours are not known: no peak of {gpus.with_article(gpu.name) if gpu else ''} is known for {settings.precision}"
     mfu = plan_settings.mfu or cost_estimate.MFU
     rate = mfu * peak if gpu else peak
-    basis = (
-        f"an MFU of {mfu:.0%}, {'set' if plan_settings.mfu else 'assumed'}"
-        if gpu
-        else "30 GFLOP/s of a thread, assumed"
-    )
-    priced = cost_estimate.price_hours(
+    basis = "30 GFLOP/s of a thread, assumed"
+    if gpu:
+        basis = f"an MFU of {mfu:.0%}, {'set' if plan_settings.mfu else 'assumed'}"
+    cost = cost_estimate.price_hours(
         tokens * operations_per_token(tuning) / rate / processes / 3600, processes if gpu else 0, plan_settings
     )
-    on = format_quantity(processes, "GPU") if gpu else "this machine"
-    more = f" = {priced['gpu_hours']:,.1f} GPU-hours" if gpu else ""
-    price = f", {priced['price']:,.0f} {priced['currency']}" if "price" in priced else ""
-    yield f"at most about {format_duration(3600 * priced['hours'])} on {on}{more}{price}, by {basis}"
+    machine = format_quantity(processes, "GPU") if gpu else "this machine"
+    gpu_hours = f" = {cost['gpu_hours']:,.1f} GPU-hours" if gpu else ""
+    price = f", {cost['price']:,.0f} {cost['currency']}" if "price" in cost else ""
+    return f"at most about {format_duration(3600 * cost['hours'])} on {machine}{gpu_hours}{price}, by {basis}"

@@ -34,7 +34,7 @@ from crawl2llm.stages.compress.teacher import (
     check_same_tokens,
     load_teacher,
 )
-from crawl2llm.training import checkpoint, memory, metrics, model, program, quantized_weights, text_run
+from crawl2llm.training import memory, metrics, model, program, quantized_weights, text_run
 from crawl2llm.training.compressible_layers import linear_layers, weight_bytes
 from crawl2llm.training.engine import Engine, Job, Update
 from crawl2llm.training.model_loading import model_folder, model_name, verify_weights
@@ -130,11 +130,7 @@ def body(args: argparse.Namespace, settings: DistilSettings, manifest: Manifest)
 def write_results(run: Distillation, tensors: dict[str, torch.Tensor], manifest: Manifest) -> list[Path]:
     """Write model/ and losses.jsonl, and fill the manifest's summary; the files to list."""
     out, settings = model_folder(run.args.manifest), run.settings
-    out.mkdir(exist_ok=True)
-    for name in (metrics.LOSSES, metrics.METRICS):
-        (out / name).write_bytes((run.folder / name).read_bytes())
-    with checkpoint.detect_full_disk(out):
-        files = model.export(tensors, run.engine.model.config, run.save_dtype, run.companions(), out / model.FOLDER)
+    files = text_run.export_results(run, tensors, out)
     losses = [row["loss"] for row in metrics.read(out / metrics.LOSSES) if "loss" in row]
     manifest.summary = {
         **(

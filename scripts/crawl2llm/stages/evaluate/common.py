@@ -9,7 +9,6 @@ summary is a digest of them.
 from __future__ import annotations
 
 import argparse
-import math
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from crawl2llm.stages.evaluate.scores import BITS_PER_BYTE
 from crawl2llm.stages.evaluate.settings import CommonSettings
 from crawl2llm.stages.evaluate.shared_text import Text, choose_texts, encode_texts, texts_digest
 from crawl2llm.training import quantized_weights
+from crawl2llm.training.measures import bits_per_byte
 from crawl2llm.training.model_loading import context_of, load_model, verify_weights
 
 Row = dict[str, Any]
@@ -86,7 +86,7 @@ def curve_points(args: argparse.Namespace, step_interval: int, scorer: Scorer) -
 
 def right_choice_bits(row: Row, nats: list[float]) -> float:
     """Bits for each byte of an item's right choice, with six decimals. nats: the log-likelihood of each choice."""
-    return round(-nats[row["gold"]] / math.log(2) / len(row["choices"][row["gold"]].encode()), DIGITS)
+    return round(bits_per_byte(-nats[row["gold"]], len(row["choices"][row["gold"]].encode())), DIGITS)
 
 
 def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[Path]:

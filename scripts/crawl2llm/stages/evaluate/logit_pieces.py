@@ -29,13 +29,13 @@ def logit_pieces(model: Any, inputs: torch.Tensor, places: torch.Tensor) -> Iter
     output = body(input_ids=inputs, use_cache=False)
     for hidden in output.last_hidden_state[places].split(rows):
         output["last_hidden_state"] = hidden[None]
-        with _answering(body, output):
+        with _fixed_output(body, output):
             logits = model(input_ids=inputs[:1, :1], use_cache=False).logits[0]
         yield logits
 
 
 @contextmanager
-def _answering(body: Any, output: Any) -> Iterator[None]:
+def _fixed_output(body: Any, output: Any) -> Iterator[None]:
     """Have a module return `output`, whatever it is called with."""
     before = body.__dict__.get("forward")  # which some libraries set
     body.forward = lambda *_, **__: output

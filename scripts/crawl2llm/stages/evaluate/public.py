@@ -6,7 +6,6 @@ Writes `<model>.public.json`, the numbers by task, and `<model>.items.jsonl`, th
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +27,7 @@ from crawl2llm.stages.evaluate.settings import PublicSettings
 from crawl2llm.stages.evaluate.truncation import BoundedScorer, Place
 from crawl2llm.stages.evaluate.untrained import untrained_model
 from crawl2llm.training import memory, quantized_weights
+from crawl2llm.training.measures import bits_per_byte
 from crawl2llm.training.model_loading import context_of, load_model, verify_weights
 
 CORE = "core"
@@ -157,7 +157,7 @@ def right_answer_bits(sample: Row, nats: list[float]) -> float:
         right = int(sample["doc"]["answer"]) - 1
     else:
         right = [answer.strip() for answer in answers].index(target.strip())
-    return -nats[right] / math.log(2) / len(answers[right].encode())
+    return bits_per_byte(-nats[right], len(answers[right].encode()))
 
 
 def core_outcomes(lm: Any, tokenizer: Any, name: str, items: list[Row]) -> list[Outcome]:
@@ -211,9 +211,8 @@ def body(args: argparse.Namespace, settings: PublicSettings, manifest: Manifest)
         model, tokenizer = untrained_model(folder, settings.precision, settings.seed)
     else:
         model, tokenizer = load_model(folder, settings.precision)
-    tokenizer.split_special_tokens = (
-        True  # as everywhere: what an item spells is text, and the prompts have no chat template
-    )
+    # As everywhere: what an item spells is text, and the prompts have no chat template.
+    tokenizer.split_special_tokens = True
     quantized_weights.place_model(model)
     context = context_of(model.config)
     if not torch.cuda.is_available():

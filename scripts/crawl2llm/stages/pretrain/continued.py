@@ -140,11 +140,7 @@ def body(args: argparse.Namespace, settings: ContinueSettings, manifest: Manifes
 def write_results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> list[Path]:
     """Write model/ and losses.jsonl, and fill the manifest's summary; the files to list."""
     out = model_folder(run.args.manifest)
-    out.mkdir(exist_ok=True)
-    for name in (metrics.LOSSES, metrics.METRICS):
-        (out / name).write_bytes((run.folder / name).read_bytes())
-    with checkpoint.detect_full_disk(out):
-        files = model.export(tensors, run.engine.model.config, run.save_dtype, run.companions(), out / model.FOLDER)
+    files = text_run.export_results(run, tensors, out)
     rows = metrics.read(out / metrics.LOSSES)
     before, after = (measures.get("heldout_loss") for measures in (run.before, run.after))
     reader = run.batches.reader

@@ -1,4 +1,4 @@
-"""What of pretrain.continue is refused before anything runs. What a GGUF file or the corpus decides is refused when the step starts."""
+"""What of pretrain.continue is refused before anything runs. What the corpus decides is refused when the step starts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.stages.pretrain.settings import ContinueSettings
 from crawl2llm.stages.pretrain.steps import source_of_model
 from crawl2llm.training.mix_shares import SHARE_TOLERANCE
-from crawl2llm.training.published.folder import LENGTH_NAMES
+from crawl2llm.training.model_loading import context_by
 from crawl2llm.training.published.model_files import TOKENIZER
+from crawl2llm.training.published.sizes import read_sizes
 
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3")  # of transformers
 
@@ -51,13 +52,13 @@ def check_shares(shares: dict[str, float], sources: list[str], key: Callable[[st
 
 
 def known_context(config: dict[str, Any], name: str) -> int | None:
-    """The context of a model in tokens, as far as the config or the config.json of a published folder says it."""
+    """The context of a model in tokens, as far as the config or the files of a published model say it."""
     above = model_registry.parent(config, name)
     if name == model_registry.BASE:
         context = config["pretrain"]["train"]["model"]["context"]
         return context if isinstance(context, int) else None
     if above is None:
-        return published_context(config, name)
+        return context_by(read_sizes(source_of_model(config, name), f"models.{name}").value)
     context = known_context(config, above)
     if config["models"][name]["step"] == CONTINUE_STEP and context:
         return max(context, model_registry.section(config, CONTINUE_STEP, name)["context"] or 0)
@@ -74,12 +75,3 @@ def known_tokens(config: dict[str, Any], name: str) -> set[str]:
     except (OSError, ValueError):
         return set()
     return {*stored["model"]["vocab"], *(token["content"] for token in stored["added_tokens"])}
-
-
-def published_context(config: dict[str, Any], name: str) -> int | None:
-    """That of a published model's config.json; None of one without, as a GGUF file."""
-    try:
-        stored = json.loads((source_of_model(config, name) / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return next((int(stored[key]) for key in LENGTH_NAMES if stored.get(key)), None)

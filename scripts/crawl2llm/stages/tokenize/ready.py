@@ -36,7 +36,7 @@ SHOWN = 12  # ids of a text, and 5 times as many characters of it, in an error
 SPACE = "▁"  # of SentencePiece, which knows no other meaning of that character
 NEVER = -1e6
 # `\p{N}{1,3}+` of cl100k_base: without backtracking for tiktoken, and many times over for Oniguruma, which `tokenizers` cuts with.
-COUNTED = re.compile(r"((?:\\p\{\w+\}|\\.|\[(?:\\.|[^\]\\])*\]|\.)\{\d+,?\d*\})\+")
+POSSESSIVE_COUNT = re.compile(r"((?:\\p\{\w+\}|\\.|\[(?:\\.|[^\]\\])*\]|\.)\{\d+,?\d*\})\+")
 HARD_TEXTS = (
     "", " ", "  two  spaces ", "\n\n1", "\t\ta\r\n b", "Zwölf 狐 🦊 \u200d\u0301", "3.14159 and 2024-05-01 and 1234567", "हिन्दी ภาษาไทย",
     "don't I'LL we’ve", "<|endoftext|> <s> </s> <0x41>", "a\x00b\ufeff\u2028c", "ﬁ ① Ａ é e\u0301",
@@ -159,7 +159,7 @@ def from_ranks(path: Path, pattern: str) -> Ready:
             merges.append((names[parts[0]], names[parts[1]]))
     try:
         encoding = tiktoken.Encoding("ready", pat_str=pattern, mergeable_ranks=rank_by_bytes, special_tokens={})
-        split = pre_tokenizers.Split(Regex(COUNTED.sub(r"(?>\1)", pattern)), behavior="removed", invert=True)
+        split = pre_tokenizers.Split(Regex(POSSESSIVE_COUNT.sub(r"(?>\1)", pattern)), behavior="removed", invert=True)
     except Exception as error:  # both raise no narrower one for an expression
         raise InputError(f"{KEY}: {path.parent / PATTERN} is no regular expression: {error}") from error
     vocabulary = {names[token]: rank for token, rank in rank_by_bytes.items()}

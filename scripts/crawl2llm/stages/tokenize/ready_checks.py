@@ -29,17 +29,8 @@ PICKLES = (b"\x80", b"PK\x03\x04")  # of pickle and of torch.save
 TRAINER, NORMALIZER = 2, 3  # fields of a SentencePiece model
 WIDTHS = {1: 8, 5: 4}  # bytes of protobuf's fixed numbers, by wire type
 MODELS = ("BPE", "Unigram")  # of tokenizer.json
-LOSSY = (
-    "Lowercase",
-    "StripAccents",
-    "NFKC",
-    "NFKD",
-    "NFD",
-    "BertNormalizer",
-    "Precompiled",
-    "Nmt",
-    "Strip",
-)  # its normalizers
+# Its normalizers whose texts do not come back.
+LOSSY = ("Lowercase", "StripAccents", "NFKC", "NFKD", "NFD", "BertNormalizer", "Precompiled", "Nmt", "Strip")
 MOST_ENTRIES = 1 << 24  # a number of a special token above it is a slip, and no vocabulary
 
 
@@ -261,16 +252,11 @@ def check_sentencepiece(path: Path) -> None:
     if (kind := sections.get(TRAINER, {}).get(3, 1)) not in (1, 2):
         raise InputError(f"{KEY}: {path} is neither a BPE nor a Unigram (model_type {kind!r})")
     spec = sections[NORMALIZER]
-    name, charsmap, removes, escapes = (
-        bytes(spec.get(1, b"")).decode(),
-        spec.get(2, b""),
-        spec.get(4, 1),
-        spec.get(5, 1),
-    )
-    if charsmap or removes or not escapes:
+    charsmap, removes_spaces, escapes_spaces = spec.get(2, b""), spec.get(4, 1), spec.get(5, 1)
+    if charsmap or removes_spaces or not escapes_spaces:
         raise InputError(
-            f"{KEY}: {path} changes texts (normalization {name}, remove_extra_whitespaces {bool(removes)}), so that they do not come back; "
-            "allowed: identity without removed spaces"
+            f"{KEY}: {path} changes texts (normalization {bytes(spec.get(1, b'')).decode()}, remove_extra_whitespaces "
+            f"{bool(removes_spaces)}), so that they do not come back; allowed: identity without removed spaces"
         )
 
 

@@ -129,35 +129,35 @@ def take_ready(settings: Task, texts: Iterator[str]) -> ready.Ready:
 
     texts: the sample, of which COMPARED_BYTES are compared.
     """
-    taken = ready.read_ready(settings)
+    ready_tokenizer = ready.read_ready(settings)
     if (content := ready_checks.content_digest(settings.ready)) != settings.content:  # after they were read
         raise InputError(
             f"{ready_checks.KEY}: {ready_checks.tokenizer_path(settings.ready)} has changed since the run began ({content}, planned "
             f"{settings.content})"
         )
-    taken.check_hard_texts()
+    ready_tokenizer.check_hard_texts()
     size = 0
-    for text in taken.check_texts(texts):
+    for text in ready_tokenizer.check_texts(texts):
         size += len(text.encode())
         if size >= COMPARED_BYTES:
             break
     log.info("%.1f MB of the corpus get the ids of the original", size / 1e6)
-    for note in ready_notes(taken):
+    for note in ready_notes(ready_tokenizer):
         log.warning("%s", note)
-    return taken
+    return ready_tokenizer
 
 
-def ready_notes(taken: ready.Ready) -> list[str]:
+def ready_notes(ready_tokenizer: ready.Ready) -> list[str]:
     """What a reader has to know of a ready tokenizer: texts with other ids than by its original, and texts that it changes."""
     notes = []
-    if taken.differing:
+    if ready_tokenizer.differing:
         notes.append(
-            f"The ready tokenizer gives {len(taken.differing)} of {len(ready.HARD_TEXTS)} hard texts other ids than its original does: "
-            f"{', '.join(map(repr, taken.differing))}."
+            f"The ready tokenizer gives {len(ready_tokenizer.differing)} of {len(ready.HARD_TEXTS)} hard texts other ids than its "
+            f"original does: {', '.join(map(repr, ready_tokenizer.differing))}."
         )
-    if taken.composed:
+    if ready_tokenizer.composed:
         notes.append(
-            f"The ready tokenizer writes texts in NFC: {taken.composed} of the compared ones are other bytes before."
+            f"The ready tokenizer writes texts in NFC: {ready_tokenizer.composed} of the compared ones are other bytes before."
         )
     return notes
 
@@ -185,8 +185,8 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
             progress.add()
             yield text
 
-    taken = take_ready(settings, counted_texts()) if ready_checks.is_ready(settings.ready) else None
-    if taken is None:
+    ready_tokenizer = take_ready(settings, counted_texts()) if ready_checks.is_ready(settings.ready) else None
+    if ready_tokenizer is None:
         log.info("training on about %.1f MB of %.1f MB", min(settings.train_bytes, total) / 1e6, total / 1e6)
         entries = vocabulary_size.vocabulary_entries(settings.vocabulary, total)
         empty = untrained_tokenizer(settings.digits, settings.marks)
@@ -194,7 +194,7 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
             cut_long_pieces(counted_texts(), unigram.piece_expression(empty)), empty, entries
         )
     else:
-        tokenizer = taken.tokenizer
+        tokenizer = ready_tokenizer.tokenizer
     out = args.manifest.with_name("tokenizer.json")
     write_atomically(out, tokenizer.to_str(pretty=True))
     settings_file = args.manifest.with_name("tokenizer_config.json")
@@ -220,11 +220,11 @@ def body(args: argparse.Namespace, settings: Task, manifest: Manifest) -> list[P
         "measured_bytes": size,
         "longest_tokens": longest_entries(tokenizer),
     }
-    if taken is not None:
+    if ready_tokenizer is not None:
         manifest.summary |= {
-            "differing_texts": taken.differing,
-            "composed_texts": taken.composed,
-            "notes": ready_notes(taken),
+            "differing_texts": ready_tokenizer.differing,
+            "composed_texts": ready_tokenizer.composed,
+            "notes": ready_notes(ready_tokenizer),
         }
     speed = size / 1e6 / max(time.monotonic() - began, 1e-9)
     manifest.run["megabytes_per_second"] = round(speed, 3)

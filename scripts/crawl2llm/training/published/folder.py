@@ -22,6 +22,7 @@ from crawl2llm.training.published.gguf_file import read_header
 from crawl2llm.training.published.model_files import (
     CONFIG,
     INDEX,
+    PAPERS,
     TOKENIZER,
     WEIGHTS,
     is_gguf,
@@ -35,7 +36,6 @@ TEMPLATE = "chat_template.jinja"
 # What decides the model beside its weights, as far as a folder has it.
 DECIDING = (CONFIG, GENERATION, TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", TEMPLATE,
             "chat_template.json")  # fmt: skip
-PAPERS = ("README.md", "LICENSE*", "NOTICE*")  # that go with a copy
 GGUF_TYPE = "gguf_type"  # in the card of a converted model: how most of its weights were quantized
 LENGTH_NAMES = ("max_position_embeddings", "n_positions")  # of the context in config.json
 

@@ -16,14 +16,14 @@ from pathlib import Path
 from crawl2llm.core.errors import InputError
 from crawl2llm.training.published.checks import check_published
 from crawl2llm.training.published.hub_folders import MODELS, cache_folder, check_name
+from crawl2llm.training.published.model_files import PAPERS
 
 INCOMPLETE = ".incomplete"  # how the name of a file ends that is not all here
 TOKEN = "HF_TOKEN"  # noqa: S105 - the variable's name
-PAPERS = ("README.md", "LICENSE*", "NOTICE*")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Selection:
     """What is fetched of a name on the hub: no pickles, no code. check: raises InputError for a folder that is not what it has to be, in a
     line that begins with the given words. needed: patterns of which a file has to be there.
     """
@@ -35,7 +35,7 @@ class Wanted:
     check: Callable[[Path, str], None]
 
 
-MODEL = Wanted(
+MODEL = Selection(
     "safetensors",
     MODELS,
     ("*.safetensors", "*.json", "tokenizer.model", "merges.txt", "*.jinja", *PAPERS),
@@ -44,16 +44,16 @@ MODEL = Wanted(
 )
 
 
-def fetch_model(name: str, revision: str, to: Path | None = None, wanted: Wanted = MODEL) -> Path:
-    """The folder of a model, or of what else is `wanted`, at a commit, fetched unless it is there; `to` in place of the cache's.
+def fetch_model(name: str, revision: str, to: Path | None = None, selection: Selection = MODEL) -> Path:
+    """The folder of a model, or of what else `selection` says, at a commit, fetched unless it is there; `to` in place of the cache's.
 
     The token of gated models is that of the environment variable HF_TOKEN alone. Raises InputError for a model that cannot be had, in one
     line, and for one that is not as it has to be.
     """
     check_name(name, revision)
-    folder = to or cache_folder(name, revision, wanted.parent)
+    folder = to or cache_folder(name, revision, selection.parent)
     if folder.exists():
-        wanted.check(folder, name)
+        selection.check(folder, name)
         return folder
     # Imported here: whoever asks for a folder needs no network.
     import httpx2
@@ -62,7 +62,7 @@ def fetch_model(name: str, revision: str, to: Path | None = None, wanted: Wanted
     partial = folder.with_name(f"{folder.name}.part")
     token = os.environ.get(TOKEN) or False
     try:
-        fetch_files(name, revision, partial, token, wanted)
+        fetch_files(name, revision, partial, token, selection)
     except errors.GatedRepoError as error:
         raise InputError(
             f"{name} is gated: ask for access on its page, and set {TOKEN} to a token that has it"
@@ -77,13 +77,13 @@ def fetch_model(name: str, revision: str, to: Path | None = None, wanted: Wanted
         raise InputError(
             f"{name} was not fetched whole ({reason}); what has arrived is in {partial}: run the same command again"
         ) from error
-    wanted.check(partial, name)
+    selection.check(partial, name)
     partial.rename(folder)
     return folder
 
 
-def fetch_files(name: str, revision: str, folder: Path, token: str | bool, wanted: Wanted) -> None:
-    """Fetch the files that are wanted into `folder`, each from where an earlier attempt was cut off; huggingface_hub's own
+def fetch_files(name: str, revision: str, folder: Path, token: str | bool, selection: Selection) -> None:
+    """Fetch the files of a selection into `folder`, each from where an earlier attempt was cut off; huggingface_hub's own
     snapshot_download begins a file anew (2.4.0), and compares no checksum.
 
     Raises InputError for a model without what it needs, a disk that is too small and a file of another checksum; and huggingface_hub's
@@ -97,9 +97,9 @@ def fetch_files(name: str, revision: str, folder: Path, token: str | bool, wante
     endpoint = os.environ.get("HF_ENDPOINT") or None
     tree = HfApi(endpoint=endpoint, token=token).list_repo_tree(name, revision=revision)
     names = [entry for entry in tree if isinstance(entry, RepoFile)]
-    entries = [entry for entry in names if any(fnmatch(entry.path, pattern) for pattern in wanted.patterns)]
-    if not any(fnmatch(entry.path, pattern) for entry in entries for pattern in wanted.needed):
-        raise InputError(f"{name} has no {wanted.noun} at {revision}; other formats are not read")
+    entries = [entry for entry in names if any(fnmatch(entry.path, pattern) for pattern in selection.patterns)]
+    if not any(fnmatch(entry.path, pattern) for entry in entries for pattern in selection.needed):
+        raise InputError(f"{name} has no {selection.noun} at {revision}; other formats are not read")
     folder.mkdir(parents=True, exist_ok=True)
     left = [entry for entry in entries if not (folder / entry.path).exists()]
     if (size := sum(entry.size for entry in left)) > (free := shutil.disk_usage(folder).free):

@@ -10,6 +10,7 @@ from typing import Any
 from crawl2llm.core.errors import InputError
 
 CONFIG, TOKENIZER, WEIGHTS, INDEX = "config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"
+PAPERS = ("README.md", "LICENSE*", "NOTICE*")  # that go with a copy
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 LARGEST_HEADER = 100_000_000  # bytes, as safetensors allows
 

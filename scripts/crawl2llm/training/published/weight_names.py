@@ -15,15 +15,15 @@ from typing import Any
 
 from crawl2llm.training.published.model_files import safetensors_entries
 
-LEFT_OVER = re.compile(r"(^|\.)(rotary_emb\.inv_freq|h\.\d+\.attn\.(bias|masked_bias))$")
+NOT_WEIGHTS = re.compile(r"(^|\.)(rotary_emb\.inv_freq|h\.\d+\.attn\.(bias|masked_bias))$")
 BODIES = {"embed_tokens.weight": "model.", "wte.weight": "transformer."}  # by a name of a body alone
 HEAD = "lm_head."
 PIECE = 1 << 26  # bytes that are copied at once
 
 
 def own_names(names: Iterable[str]) -> dict[str, str]:
-    """The name that each weight gets, of all names of a model; without those of LEFT_OVER."""
-    kept = [name for name in names if not LEFT_OVER.search(name)]
+    """The name that each weight gets, of all names of a model; without those of NOT_WEIGHTS."""
+    kept = [name for name in names if not NOT_WEIGHTS.search(name)]
     prefix = next((prefix for name, prefix in BODIES.items() if name in kept), "")
     return {name: name if name.startswith(HEAD) else prefix + name for name in kept}
 

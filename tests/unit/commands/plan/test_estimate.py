@@ -13,11 +13,11 @@ from crawl2llm.chain import config_schema, steps
 from crawl2llm.chain.filter_order import FILTERS
 from crawl2llm.chain.steps import STEPS
 from crawl2llm.commands.plan import training
+from crawl2llm.commands.plan.counting_steps import counting_step
 from crawl2llm.commands.plan.dryrun import Task
 from crawl2llm.commands.plan.estimate import (
     Estimate,
     Work,
-    counting_step,
     estimates_by_rule,
     measured_operations,
     parallel_seconds,
