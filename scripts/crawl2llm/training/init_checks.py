@@ -184,9 +184,9 @@ def check_tokenizer(own_file: Path, other_file: Path, key: str) -> None:
         )
         return
     try:
-        own, other = (json.loads(file.read_text(encoding="utf-8")) for file in (own_file, other_file))
-        own_vocabulary, other_vocabulary = own["model"].get("vocab"), other["model"].get("vocab")
-        own_added, other_added = added_tokens(own), added_tokens(other)
+        of_run, of_model = (json.loads(file.read_text(encoding="utf-8")) for file in (own_file, other_file))
+        own_vocabulary, other_vocabulary = of_run["model"].get("vocab"), of_model["model"].get("vocab")
+        own_added, other_added = added_tokens(of_run), added_tokens(of_model)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{key} is {str(other_file.parent)!r}: {other_file} cannot be read ({error})") from error
     if own_vocabulary != other_vocabulary:
