@@ -60,7 +60,9 @@ def test_a_longer_context_counts_for_what_is_made_from_it(folder: Path) -> None:
     check(step="finetune.train", max_length=50_000)
     with pytest.raises(InputError, match=r"own\.max_length is 70,000; the context of models\.longer is 65,536 tokens$"):
         check(step="finetune.train", max_length=70_000)
-    with pytest.raises(InputError, match=r"own\.batch_tokens is 40,960; allowed: multiples of 65,536 tokens, .*longer$"):
+    with pytest.raises(
+        InputError, match=r"own\.batch_tokens is 40,960; allowed: multiples of 65,536 tokens, .*longer$"
+    ):
         check(step="compress.prune", retrain_tokens=10**6, batch_tokens=40_960)
 
 

@@ -23,7 +23,10 @@ from crawl2llm.training.published.folder import LENGTH_NAMES, link_or_copy, writ
 
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 KEPT = ("rope_theta", "partial_rotary_factor")  # of RoPE, the parent's where the settings do not name them
-SCALED, ORIGINAL = ("yarn", "longrope", "llama3"), "original_max_position_embeddings"  # types by the context that they stretch
+SCALED, ORIGINAL = (
+    ("yarn", "longrope", "llama3"),
+    "original_max_position_embeddings",
+)  # types by the context that they stretch
 
 
 def is_changed(source: Path, settings: ContinueSettings) -> bool:

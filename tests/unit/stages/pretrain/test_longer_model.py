@@ -62,7 +62,11 @@ def test_rope_stretches_the_context_of_the_parent_and_turns_as_much_of_a_head(so
     again = made(folder, tmp_path / "again", context=4 * CONTEXT, rope_parameters={**yarn, "factor": 4.0})
     assert AutoConfig.from_pretrained(again).rope_parameters["original_max_position_embeddings"] == CONTEXT
     part = StableLmConfig(
-        hidden_size=16, num_attention_heads=2, num_key_value_heads=2, partial_rotary_factor=0.5, max_position_embeddings=16
+        hidden_size=16,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        partial_rotary_factor=0.5,
+        max_position_embeddings=16,
     )
     part.save_pretrained(tmp_path / "part")
     settings = ContinueSettings(rope_parameters={"rope_type": "linear", "factor": 2.0})
