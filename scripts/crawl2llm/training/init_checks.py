@@ -184,9 +184,13 @@ def check_tokenizer(own_file: Path, other_file: Path, key: str) -> None:
         )
         return
     try:
-        own, other = (json.loads(file.read_text(encoding="utf-8")) for file in (own_file, other_file))
-        own_vocabulary, other_vocabulary = own["model"].get("vocab"), other["model"].get("vocab")
-        own_added, other_added = added_tokens(own), added_tokens(other)
+        own_tokenizer, other_tokenizer = (
+            json.loads(file.read_text(encoding="utf-8")) for file in (own_file, other_file)
+        )
+        own_vocabulary, other_vocabulary = (
+            tokenizer["model"].get("vocab") for tokenizer in (own_tokenizer, other_tokenizer)
+        )
+        own_added, other_added = added_tokens(own_tokenizer), added_tokens(other_tokenizer)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{key} is {str(other_file.parent)!r}: {other_file} cannot be read ({error})") from error
     if own_vocabulary != other_vocabulary:
