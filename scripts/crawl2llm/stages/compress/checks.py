@@ -18,6 +18,12 @@ from crawl2llm.training.parameters import FAMILIES
 PARTS = (*(f"self_attn.{part}_proj" for part in "qkvo"), *(f"mlp.{part}_proj" for part in ("gate", "up", "down")))
 PRUNE_STEP = "compress.prune"
 CUT_KEYS = ("layers", "heads", "neurons", "calibration_tokens", "seed")  # of it, that decide which parts stay
+# Steps that train on text: the key that says on how many tokens.
+TEXT_TOKENS = {
+    model_registry.CONTINUE_STEP: "tokens",
+    model_registry.DISTIL_STEP: "tokens",
+    PRUNE_STEP: "retrain_tokens",
+}
 CHANGED_LOGITS = ("gemma2",)  # types that bound their logits after the head
 MOST = 1000  # decoder layers, where their number is not known yet
 
@@ -194,6 +200,13 @@ def check_merged_checkpoints(
             f"{key('every')} is {settings.every}, and {keeping}, which is {keep_every}, keeps no checkpoint of these steps: set it to "
             f"{settings.every} or to a divisor (a placement key: by itself it reruns nothing)"
         )
+    if step in TEXT_TOKENS:
+        steps = math.ceil(training[TEXT_TOKENS[step]] / training["batch_tokens"])
+        if (have := 1 + max(0, steps - 1) // settings.every) < settings.last:
+            raise InputError(
+                f"{key('last')} is {settings.last}, and {parent!r}, which trains {steps:,} steps, has {have:,} checkpoints "
+                f"{settings.every} steps apart, its last model among them"
+            )
 
 
 def cuts_of(config: dict[str, Any], model: str) -> list[str]:

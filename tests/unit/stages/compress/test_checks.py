@@ -110,6 +110,7 @@ MODELS = {
     "ppo": {"from": "sft", "step": "align.train", "method": "ppo", "rewards": [{"reward": "length", "most": 9}]},
     "mean": {"from": "sft", "step": "compress.merge", "with": ["dpo"]},
     "kept": {"from": "sft", "step": "finetune.train", "keep_every": 20},
+    "brief": {"from": "base", "step": "pretrain.continue", "tokens": 102_400, "batch_tokens": 1024, "keep_every": 20},
 }
 
 
@@ -150,6 +151,10 @@ def merging(keep_every: int = 0, **entry: Any) -> dict[str, Any]:
             {"method": "checkpoints", "from": "base", "every": 30, "keep_every": 20},
             "models.soup.every is 30, and pretrain.train.keep_every, which is 20, keeps no checkpoint of these steps: set it to 30",
         ),
+        (
+            {"method": "checkpoints", "from": "brief", "every": 20, "last": 6},
+            "models.soup.last is 6, and 'brief', which trains 100 steps, has 5 checkpoints 20 steps apart, its last model among them",
+        ),
         ({"with": ["small"]}, "models.soup merges 'sft' and 'small', which compress.prune has made smaller"),
         (
             {"from": "small", "with": ["less"]},
@@ -170,6 +175,7 @@ def test_what_cannot_be_merged_is_named(entry: dict[str, Any], why: str) -> None
         {"method": "ties", "with": ["dpo"], "over": "base"},
         {"method": "checkpoints", "from": "base", "every": 40, "keep_every": 20},
         {"method": "checkpoints", "from": "kept", "every": 40},
+        {"method": "checkpoints", "from": "brief", "every": 20, "last": 5},
         {"from": "small", "with": ["small2"]},
     ],
 )
