@@ -98,7 +98,9 @@ def test_memory_and_time_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_queues_of_messages_hold_no_memory_beside_the_limits() -> None:
-    program = "import ctypes\nif ctypes.CDLL(None).msgget(0, 0o1600) >= 0:\n    raise ValueError\ndef f(x):\n    return 3"
+    program = (
+        "import ctypes\nif ctypes.CDLL(None).msgget(0, 0o1600) >= 0:\n    raise ValueError\ndef f(x):\n    return 3"
+    )
     assert verdict(program) == (True, None)
 
 
