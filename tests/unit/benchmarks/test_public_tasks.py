@@ -41,7 +41,7 @@ def test_a_file_that_is_there_keeps_what_is_not_asked_again(tmp_path: Path) -> N
     kept = {"tasks": {"piqa": {"items": 8}}, "published": {"card": {"piqa": 0.663}}}
     out.write_text(json.dumps({**asked, **kept, "processor": "another"}))
     assert public_tasks.earlier_results(out, asked) == kept
-    with pytest.raises(SystemExit, match="out.json has results with precision fp32, not bf16: give another --out"):
+    with pytest.raises(SystemExit, match="has results with precision fp32, not bf16: give another --out"):
         public_tasks.earlier_results(out, {**asked, "precision": "bf16"})
 
 
