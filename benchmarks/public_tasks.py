@@ -285,6 +285,15 @@ def compare_tasks(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str,
         )
 
 
+def earlier_results(out: Path, asked: Row) -> Row:
+    """What stays of a file that is there: other tasks, verdicts, what the model's card says. Ends the program for other settings."""
+    before: Row = json.loads(out.read_text()) if out.exists() else {}
+    for key in ("precision", "batch_size"):
+        if before and before[key] != asked[key]:
+            raise SystemExit(f"{out} has results with {key} {before[key]}, not {asked[key]}: give another --out")
+    return {key: before[key] for key in ("tasks", "verdicts", "published") if key in before}
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="a model of transformers")
@@ -318,10 +327,7 @@ def main(argv: list[str] | None = None) -> int:
         "model": Path(args.folder).name, "precision": args.precision, "threads": args.threads, "batch_size": args.batch_size,
         "processor": processor(), "versions": versions("torch", "transformers", "lm_eval"), "tasks": {},
     }  # fmt: skip
-    if args.out.exists():  # of the same machine: other tasks, other rows
-        results |= {
-            key: value for key, value in json.loads(args.out.read_text()).items() if key in ("tasks", "verdicts")
-        }
+    results |= earlier_results(args.out, results)
     with tempfile.TemporaryDirectory() as folder:
         if args.verdicts:
             results["verdicts"] = compare_verdicts(args, Path(folder))

@@ -35,6 +35,16 @@ def test_what_differs_is_counted() -> None:
         compared(id="c")
 
 
+def test_a_file_that_is_there_keeps_what_is_not_asked_again(tmp_path: Path) -> None:
+    out, asked = tmp_path / "out.json", {"precision": "fp32", "batch_size": 16}
+    assert public_tasks.earlier_results(out, asked) == {}
+    kept = {"tasks": {"piqa": {"items": 8}}, "published": {"card": {"piqa": 0.663}}}
+    out.write_text(json.dumps({**asked, **kept, "processor": "another"}))
+    assert public_tasks.earlier_results(out, asked) == kept
+    with pytest.raises(SystemExit, match="has results with precision fp32, not bf16: give another --out"):
+        public_tasks.earlier_results(out, {**asked, "precision": "bf16"})
+
+
 @pytest.mark.slow
 def test_both_sides_answer_alike(tmp_path: Path) -> None:
     model = tiny.write_model(tmp_path / "pretrain", tiny.pages()).parent / "model"

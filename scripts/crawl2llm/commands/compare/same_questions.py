@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterator
 from typing import Any
 
 from crawl2llm.core.nested_dicts import lookup
 
 Row = dict[str, Any]
-# (step, its measures, (step that wrote their questions, the beginning of those files' names))
+HELDOUT_PAIRS = ("finetune.pairs", "heldout.jsonl")
+# Step, a pattern of its measures, and the files that their questions are in: (step, a pattern of their names).
 QUESTION_FILES = (
     ("evaluate.model", "items", ("evaluate.items", "items.jsonl")),
-    ("evaluate.model", "questions", ("finetune.pairs", "heldout.jsonl")),
-    ("evaluate.generate", "answers", ("finetune.pairs", "heldout.jsonl")),
-    ("evaluate.public", "tasks", ("evaluate.stage", "")),
+    ("evaluate.model", "questions", HELDOUT_PAIRS),
+    ("evaluate.generate", "answers", HELDOUT_PAIRS),
+    ("evaluate.public", "core", ("evaluate.stage", "core.*")),
     ("evaluate.curve", "points", ("evaluate.items", "items.jsonl")),
+    ("finetune.train", "heldout_loss_*", HELDOUT_PAIRS),
+    ("align.train", "heldout_*", ("align.pairs", "*.heldout.jsonl")),
 )
 
 
@@ -51,14 +55,26 @@ def _of_other_text(a: Row, b: Row) -> Iterator[tuple[str, str]]:
 
 
 def _of_other_questions(a: Row, b: Row) -> Iterator[tuple[str, str]]:
-    for step, measures, (source, name) in QUESTION_FILES:
-        file_facts = [
-            {file: facts for file, facts in steps.get(source, {}).get("files", {}).get("", {}).items() if file.startswith(name)}
-            for steps in (a, b)
-        ]  # fmt: skip
-        if file_facts[0] != file_facts[1]:
-            words = f"other items: {source} wrote others"
-            yield from ((f"{key}.{measures}", words) for key, *_ in _shared_summaries(a, b, step))
+    for step, measures, (source, files) in QUESTION_FILES:
+        if _files_like(files, source, a) != _files_like(files, source, b):
+            for key, summary, _ in _shared_summaries(a, b, step):
+                yield from (
+                    (f"{key}.{name}", f"other items: {source} wrote others")
+                    for name in fnmatch.filter(summary, measures)
+                )
+    for key, first, second in _shared_summaries(a, b, "evaluate.public"):
+        for task in first.get("tasks", {}):
+            files = f"{task}.*"
+            if task in second.get("tasks", {}) and _files_like(files, "evaluate.stage", a) != _files_like(
+                files, "evaluate.stage", b
+            ):
+                yield f"{key}.tasks.{task}", "other items: evaluate.stage wrote others"
+
+
+def _files_like(pattern: str, step: str, steps: Row) -> Row:
+    """The files of a step whose names match a pattern, with their checksums."""
+    files: Row = steps.get(step, {}).get("files", {}).get("", {})
+    return {name: files[name] for name in fnmatch.filter(files, pattern)}
 
 
 def _differ(first: Row, second: Row, key: str) -> bool:

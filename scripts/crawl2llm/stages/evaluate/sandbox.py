@@ -31,10 +31,10 @@ NOBODY = "65534"
 PROGRAM = "/program.py"
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")  # read-only; nothing else of /etc
 # System calls that are refused, by processor: (its number in audit.h, these calls, clone, clone3). x86-64: fork, vfork, unshare, shmget,
-# memfd_create, io_uring_setup; arm64 has no fork and vfork.
+# msgget, memfd_create, io_uring_setup, memfd_secret; arm64 has no fork and vfork.
 CALLS = {
-    "x86_64": (0xC000003E, (57, 58, 272, 29, 319, 425), 56, 435),
-    "aarch64": (0xC00000B7, (97, 194, 279, 425), 220, 435),
+    "x86_64": (0xC000003E, (57, 58, 272, 29, 68, 319, 425, 447), 56, 435),
+    "aarch64": (0xC00000B7, (97, 194, 186, 279, 425, 447), 220, 435),
 }
 LOAD, EQUAL, AT_LEAST, HAS_BITS, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # instructions of Linux's filters
 ALLOW, REFUSE, UNKNOWN_CALL, KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000

@@ -24,6 +24,10 @@ def record() -> dict[str, Any]:
     made = {
         "evaluate.model": step({"base": copy.deepcopy(SUMMARY)}, {}),
         "evaluate.items": step({"": {}}, copy.deepcopy(ITEMS)),
+        "finetune.pairs": step({"": {}}, {"": {"heldout.jsonl": {"bytes": 9, "xxh3": "a"}}}),
+        "finetune.train": step({"chat": {"heldout_loss_after": 3.0}}, {}),
+        "evaluate.stage": step({"": {}}, {"": {"arc_easy.jsonl": {"bytes": 9, "xxh3": "a"}}}),
+        "evaluate.public": step({"chat": {"tasks": {"arc_easy": {"accuracy": 0.5}}}}, {}),
     }
     return {
         "variant": "main",
@@ -59,6 +63,21 @@ def other_items(other: dict[str, Any]) -> None:
     other["steps"]["evaluate.model"]["summary"]["base"]["items"]["next_word"]["accuracy"] = 0.6
 
 
+def other_pairs(other: dict[str, Any]) -> None:
+    other["steps"]["finetune.pairs"]["files"][""]["heldout.jsonl"]["xxh3"] = "b"
+    other["steps"]["finetune.train"]["summary"]["chat"]["heldout_loss_after"] = 2.0
+
+
+def more_public_tasks(other: dict[str, Any]) -> None:
+    other["steps"]["evaluate.stage"]["files"][""]["piqa.jsonl"] = {"bytes": 9, "xxh3": "p"}
+    other["steps"]["evaluate.public"]["summary"]["chat"]["tasks"]["arc_easy"]["accuracy"] = 0.6
+
+
+def other_public_items(other: dict[str, Any]) -> None:
+    more_public_tasks(other)
+    other["steps"]["evaluate.stage"]["files"][""]["arc_easy.jsonl"]["xxh3"] = "b"
+
+
 @pytest.mark.parametrize(
     ("change", "told", "not_told"),
     [
@@ -67,6 +86,9 @@ def other_items(other: dict[str, Any]) -> None:
         (other_size, "evaluate.model.base.heldout_text: other held-out text, 3 documents of 900 bytes → 4 documents", "bits_per_byte"),
         (other_tokens, "evaluate.model.base.heldout_text.bits_per_byte: 2 → 1.5", "heldout_text.loss: 5"),
         (other_items, "evaluate.model.base.items: other items: evaluate.items wrote others", "next_word"),
+        (other_pairs, "finetune.train.chat.heldout_loss_after: other items: finetune.pairs wrote others", "3 → 2"),
+        (more_public_tasks, "evaluate.public.chat.tasks.arc_easy.accuracy: 0.5 → 0.6", "not compared:"),
+        (other_public_items, "evaluate.public.chat.tasks.arc_easy: other items: evaluate.stage wrote others", "0.5 → 0.6"),
     ],
 )  # fmt: skip
 def test_what_is_not_of_the_same_is_not_compared(

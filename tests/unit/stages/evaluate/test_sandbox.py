@@ -97,6 +97,13 @@ def test_memory_and_time_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time.monotonic() - begin < 30
 
 
+def test_queues_of_messages_hold_no_memory_beside_the_limits() -> None:
+    program = (
+        "import ctypes\nif ctypes.CDLL(None).msgget(0, 0o1600) >= 0:\n    raise ValueError\ndef f(x):\n    return 3"
+    )
+    assert verdict(program) == (True, None)
+
+
 def test_tests_that_do_not_run_are_named() -> None:
     with pytest.raises(InputError, match="the tests do not run: NameError: name 'absent' is not defined"):
         sandbox.run_tests("def f(x):\n    return 3", "f", "", "absent\ndef check(candidate):\n    pass")
