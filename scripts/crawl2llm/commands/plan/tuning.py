@@ -194,7 +194,8 @@ def _tuning_extent(tuning: Tuning, rows: int, counted: bool) -> tuple[float, str
     settings, tokens = tuning.settings, rows * tuning.sequences * tuning.settings.max_length
     steps = max(1, math.ceil(rows * settings.epochs / settings.batch_size))
     return tokens * settings.epochs, (
-        f"{'' if counted else 'at most '}{rows:,} rows, {settings.epochs:g} epochs of at most {format_count(tokens)} tokens, {steps:,} steps"
+        f"{'' if counted else 'at most '}{rows:,} rows, {settings.epochs:g} epochs of at most {format_count(tokens)} tokens, "
+        f"{steps:,} steps"
     )
 
 

@@ -149,7 +149,9 @@ def hub_name(facts: Facts) -> str | None:
 
 def parent_papers(root: Manifest) -> dict[str, Path]:
     """What was published with the model of a manifest, by the name that it has in an export."""
-    papers = [path for path in map(root.file, root.files) if path.name == CARD or path.name.startswith(("LICENSE", "NOTICE"))]
+    papers = [
+        path for path in map(root.file, root.files) if path.name == CARD or path.name.startswith(("LICENSE", "NOTICE"))
+    ]
     return {PARENT_CARD if path.name == CARD else path.name: path for path in papers}
 
 

@@ -142,7 +142,9 @@ def check_merged_names(config: dict[str, Any], name: str, settings: MergeSetting
     numbers = {"checkpoints": (number == 0, "none"), "slerp": (number == 1, "one model")}
     fits, takes = numbers.get(settings.method, (number > 0, "one model or more"))
     if not fits:
-        raise InputError(f"models.{name}.with is {settings.with_ or 'not set'}, and {method}, which takes {takes} there")
+        raise InputError(
+            f"models.{name}.with is {settings.with_ or 'not set'}, and {method}, which takes {takes} there"
+        )
     if (settings.over is None) == (settings.method in ("task_arithmetic", "ties")):
         takes = "needs the model that all are made from" if settings.over is None else "takes none"
         raise InputError(f"{key('over')} is {settings.over!r}, and {method}, which {takes}")

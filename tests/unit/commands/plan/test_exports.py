@@ -43,7 +43,9 @@ def test_nothing_is_said_if_nothing_is_trained_or_the_config_is_checked_anyway()
     variants = {"main": config({"digits": 1}, models=EXPORT), "other": config({"digits": 3})}
     assert not list(exports.export_obstacle_lines([task("tokenize.train", "")], variants))
     published = validate({"pretrain": {"train": {"enabled": False}}, "models": {"smollm": {"path": "smollm"}}})
-    assert not list(exports.export_obstacle_lines([task("tokenize.train", "")], {"main": published})), "its own tokenizer"
+    assert not list(exports.export_obstacle_lines([task("tokenize.train", "")], {"main": published})), (
+        "its own tokenizer"
+    )
     twice = {"main": config({}), "other": config({})}
     both = [task("tokenize.train", ""), task("tokenize.train", "", variant="other")]
     assert len(list(exports.export_obstacle_lines(both, twice))) == 1, "each reason once"

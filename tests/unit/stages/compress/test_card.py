@@ -117,7 +117,10 @@ def test_a_published_root_is_named_as_the_hub_takes_it_with_the_papers_that_it_h
         path.write_text(made({**known, "models": [known["models"][0], root]})[1], encoding="utf-8")
         assert ModelCard.load(path).data.base_model == named
         text = path.read_text(encoding="utf-8")
-        assert f"It comes from {name}, whose licence is apache-2.0; what was published with that lies here (LICENSE)." in text
+        assert (
+            f"It comes from {name}, whose licence is apache-2.0; what was published with that lies here (LICENSE)."
+            in text
+        )
         assert "by `pretrain.published`" not in text, "nothing here trained it"
 
 

@@ -212,7 +212,9 @@ def test_a_fetched_tokenizer_is_a_folder_named_by_its_commit(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     hub = ReadySettings.model_validate({"hub": "owner/small", "revision": "1" * 40})
-    with pytest.raises(InputError, match=r"from.hub: the tokenizer of owner/small .* --tokenizer --to /.*, where there"):
+    with pytest.raises(
+        InputError, match=r"from.hub: the tokenizer of owner/small .* --tokenizer --to /.*, where there"
+    ):
         tokenizer_path(hub)
     for parent in (hub_folders.MODELS, hub_folders.TOKENIZERS):
         folder = hub_folders.cache_folder("owner/small", "1" * 40, parent)

@@ -78,7 +78,9 @@ def test_a_model_is_fetched_once_and_found_without_a_network(
     server: Server, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     to = tmp_path / hub_folders.cache_folder(NAME, COMMIT)
-    with pytest.raises(InputError, match=f"run crawl2llm fetch-model {NAME} --revision {COMMIT} --to {to}, where there"):
+    with pytest.raises(
+        InputError, match=f"run crawl2llm fetch-model {NAME} --revision {COMMIT} --to {to}, where there"
+    ):
         hub_folders.hub_folder(NAME, COMMIT)
     for _ in range(2):
         assert command.main([NAME, "--revision", COMMIT]) == 0
