@@ -20,6 +20,7 @@ from crawl2llm.training.published.model_files import (
     weight_files,
 )
 
+TEMPLATE = "chat_template.jinja"
 TOKEN_FILES = ("tokenizer_config.json", "special_tokens_map.json")  # that name special tokens
 
 
@@ -64,8 +65,24 @@ def _check_folder(path: Path, where: str) -> None:
     read_json(path / TOKENIZER, where)
     if not any(read_json(path / name, where).get("eos_token") for name in TOKEN_FILES):
         raise InputError(f"{where}: its tokenizer has no end token (eos_token in {' or '.join(TOKEN_FILES)})")
+    check_template(path, where)
     for file in weight_files(path, where):
         check_safetensors(file, where)
+
+
+def check_template(path: Path, where: str) -> None:
+    """Raise InputError for a chat template that does not parse, which would end the first task that asks the model."""
+    file, named = path / TEMPLATE, read_json(path / TOKEN_FILES[0], where).get("chat_template")
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else named
+    if not isinstance(text, str):
+        return
+    from jinja2 import Environment, TemplateSyntaxError
+
+    try:
+        Environment(extensions=["jinja2.ext.loopcontrols"], autoescape=False).parse(text)  # noqa: S701 - runs nothing
+    except TemplateSyntaxError as error:
+        if "generation" not in str(error.message):  # a tag that transformers adds
+            raise InputError(f"{where}: its chat template is none (line {error.lineno}: {error.message})") from error
 
 
 def check_safetensors(file: Path, where: str) -> None:

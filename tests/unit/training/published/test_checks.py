@@ -63,6 +63,10 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         edit("model.safetensors.index.json", weight_map={"a": "model-00002-of-00002.safetensors"}),
         "half a download, model-00002-of-00002.safetensors of its model.safetensors.index.json is missing",
     ),
+    "template": (
+        lambda folder: (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }"),
+        "its chat template is none .line 1: unexpected '}'.",
+    ),
     "half a download": (lambda folder: (folder / "a.incomplete").touch(), "half a download .a.incomplete."),
 }
 
