@@ -185,7 +185,7 @@ def tuning_lines(tasks: list[Task], work: Work) -> Iterator[str]:
 def _continued_extent(tuning: Tuning) -> tuple[float, str]:
     """(tokens that are trained on, the same in words)."""
     tokens, steps = tuning.settings.tokens, math.ceil(tuning.settings.tokens / tuning.settings.batch_tokens)
-    windows = format_quantity(tuning.placement.largest, "window")
+    windows = format_quantity(tuning.placement.largest or 1, "window")
     return tokens, f"{format_count(tokens)} tokens, {steps:,} steps of {windows} of {tuning.shape.context:,} tokens"
 
 
