@@ -336,8 +336,8 @@ def model_problems(config: Config) -> Iterator[str]:
                 continue
             allowed = [own for own in models if own in possible - {name} and name not in ancestors(config, own)]
             why = "the model itself" if other == name else _why_no_parent(models, other, circular)
-            value = "not set" if other is None else f"{other!r}, {why}"
-            yield f"{text} {value}; allowed: {', '.join([*roots, *allowed]) or 'none is there'}"
+            parent_text = "not set" if other is None else f"{other!r}, {why}"
+            yield f"{text} {parent_text}; allowed: {', '.join([*roots, *allowed]) or 'none is there'}"
 
 
 def _why_no_parent(models: Config, name: str, circular: bool) -> str:
