@@ -343,6 +343,12 @@ def test_a_fine_tuning_that_does_not_fit_its_gpus_is_refused_with_what_makes_it_
     other = {"big": {"from": "sft", "step": "finetune.train", "zero_stage": 0}}
     (error,), _ = trainings.tuning_problems([need], {"v": tuned(other, **whole)}, tmp_path)
     assert error.startswith("finetune_train big of v: finetune.train needs about")
+    # So is a continued pre-training.
+    more = {"more": {"from": "base", "step": "pretrain.continue", "engine": engine, "zero_stage": 0, "processes": 8}}
+    (error,), _ = trainings.tuning_problems(
+        [replace(need, rule="pretrain_continue")], {"main": tuned(more, **whole)}, tmp_path
+    )
+    assert error.startswith("pretrain_continue more: pretrain.continue needs about")
     assert trainings.tuning_problems([FITS], {"main": tuned(zero_stage=0)}, tmp_path) == ([], [])
     assert trainings.tuning_problems([replace(need, gres="")], {"main": tuned(zero_stage=0)}, tmp_path) == ([], [])
     _, (warning,) = trainings.tuning_problems([need], {"main": config.validate({})}, tmp_path)

@@ -18,7 +18,7 @@ from crawl2llm.training.float8 import check_precision
 from crawl2llm.training.pretraining_settings import PlanSettings, TrainSettings
 
 PRETRAIN = steps.rule_of("pretrain.train")
-TUNES = {steps.rule_of(step): step for step in model_registry.TUNING_STEPS}  # by rule
+TUNES = {steps.rule_of(step): step for step in tuning.STEPS}  # by rule
 
 
 def placement_problems(needs: list[Need], config: dict[str, Any], variant: str = "main") -> tuple[list[str], list[str]]:
