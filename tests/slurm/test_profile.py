@@ -128,10 +128,11 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
     where = {tools.KENLM.variable: str(programs)}
     # Trainings with phases are not judged at rungs, and pack their windows themselves: a plan of its own.
     halved = {"grid": {"pretrain.train.learning_rate": [0.001]}, "halving": {"rungs": [0.5]}}
-    (folder / "halved.yaml").write_text(
-        yaml.safe_dump({"sweep": halved, "pretrain": {"train": {"packing": "best_fit"}}})
-    )
-    others = ["--configfile", str(ROOT / "config.yaml"), str(folder / "halved.yaml")]
+    others_config = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8")) | {"sweep": halved}
+    others_config["pretrain"]["train"]["packing"] = "best_fit"
+    others_config["tokenize"] = {"train": {"from": {"path": str(folder / "tiny")}}}
+    (folder / "halved.yaml").write_text(yaml.safe_dump(others_config))
+    others = ["--configfile", str(folder / "halved.yaml")]
     said = ""
     for config_files in (every, others):
         done = snakemake(folder, "--profile", str(PROFILE), "--dry-run", *config_files, path=without_slurm, **where)

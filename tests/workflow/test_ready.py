@@ -100,7 +100,7 @@ def test_a_run_on_a_ready_tokenizer(copy_of: Callable[[], Path], ready: Path, tm
         ({"path": "nowhere"}, "tokenize.train.from.path is 'nowhere': no such file"),
         (
             {"hub": "owner/name", "revision": "1" * 40},
-            "run crawl2llm fetch-model owner/name --revision 1+ --tokenizer in",
+            "run crawl2llm fetch-model owner/name --revision 1+ --tokenizer --to ",
         ),
         ({"hub": "owner/name"}, "tokenize.train.from.revision is None; with hub it is the commit"),
         ({"path": "nowhere", "hub": "owner/name"}, "tokenize.train.from has path and hub"),
