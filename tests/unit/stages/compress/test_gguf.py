@@ -216,7 +216,8 @@ def test_tools_that_are_not_there_are_told_how_to_make(tmp_path: Path, monkeypat
     gguf_support.check_tools(config({}, {"digits": 1}, ["safetensors"]))
     (tmp_path / "llama.cpp").mkdir()
     (tmp_path / "llama.cpp/convert_hf_to_gguf.py").touch()
-    (tmp_path / "site/llama_cpp_python-0.0.1.dist-info").mkdir(parents=True)
+    (tmp_path / "site/llama_cpp").mkdir(parents=True)
+    (tmp_path / "site/llama_cpp/__init__.py").write_text('__version__ = "0.0.1"\n')
     assert "of another version than" in str(gguf_support.TOOLS.problem(tmp_path))
 
 
