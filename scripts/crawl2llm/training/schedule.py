@@ -138,7 +138,7 @@ def make_plan(settings: ResolvedSettings, tokens: int, windows: int | None = Non
     if not ramp:
         return plan_for(steps)
     # One step more trains on more tokens, also where it moves the stages: the fewest steps that reach the budget.
-    most = math.ceil(steps / ramp[0][1]) + len(ramp)
+    most = math.ceil(wanted / (plan_for(steps).stages[0][1] * context))  # if all have the batch of the first
     return plan_for(
         bisect_left(range(most), wanted, lo=steps, key=lambda number: plan_for(number).tokens_until(number))
     )

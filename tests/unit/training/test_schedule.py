@@ -174,6 +174,9 @@ def test_a_ramp_by_numbers() -> None:
     ]
     assert made.tokens_until(100) == 14_000 and made.tokens_per_step == 160
     assert make_plan(settings(tokens=14_000, batch_ramp=RAMP, global_batch_tokens=160), 10_001).steps == 100
+    # Half of 5 windows is rounded to 2, by which more steps are needed.
+    late = make_plan(settings(tokens=300, batch_ramp=[[0, 0.5], [0.98, 1]], global_batch_tokens=50), 10_001)
+    assert late.steps == 15 and late.tokens_until(15) == 300
     assert accumulation_steps(made, 2, 2) == 4 and fitting_micro_batch(made, 8, 2) == 2
     with pytest.raises(
         InputError,
