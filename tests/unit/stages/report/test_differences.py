@@ -78,7 +78,7 @@ def test_the_tile_is_of_the_best_by_held_out_loss(
         }
         for one, loss in zip("abc", losses, strict=False)
     ]
-    base = {"name": "base", "from": None, "training": {}, "evaluation": {}}
+    base = {"name": "base", "from": None, "step": "pretrain.train", "training": {}, "evaluation": {}}
     counts = {"models": [base, *tuned], "documents_read": 1, "bytes_read": 1}
     (tile,) = [tile for tile in tables.overview_tiles(counts, None) if tile["name"].startswith("Accuracy")]
     assert tile["name"] == f"Accuracy, {name}"
