@@ -67,17 +67,17 @@ class Stopwatch:
     def watch(self, owner: Any) -> None:
         """Count what these methods take, of a model or its class."""
         for name in ("loglikelihood", "generate_until"):
-            setattr(owner, name, self._counted(getattr(owner, name)))
+            setattr(owner, name, self._count_seconds(getattr(owner, name)))
 
-    def _counted(self, inner: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*args: Any, **options: Any) -> Any:
+    def _count_seconds(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
             begin = time.process_time()
             try:
                 return inner(*args, **options)
             finally:
                 self.answers += time.process_time() - begin
 
-        return counted
+        return call
 
     def seconds(self) -> dict[str, float]:
         """Of the task that ends now: `answers`, and `whole`, which has the start, too."""

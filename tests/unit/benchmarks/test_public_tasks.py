@@ -14,7 +14,7 @@ from tests.unit.stages.finetune import tiny
 Row = dict[str, Any]
 
 
-def compared(**changes: Any) -> Row:
+def compare_sides(**changes: Any) -> Row:
     """The comparison of an item that is scored and one that is written, of which the first differs by `changes`."""
     rows: list[Row] = [
         {"id": "a", "right": True, "log_likelihoods": [-1.0, -2.0]},
@@ -25,14 +25,14 @@ def compared(**changes: Any) -> Row:
 
 
 def test_what_differs_is_counted() -> None:
-    same = compared()
+    same = compare_sides()
     assert (same["items"], same["accuracy"], same["right_alike"]) == (2, 0.5, 2)
     assert (same["likelihoods_equal"], same["texts_equal"], same["largest_difference_nats"]) == (1, 1, 0.0)
-    assert compared(right=False)["right_alike"] == 1
-    other = compared(log_likelihoods=[-1.0, -2.002])
+    assert compare_sides(right=False)["right_alike"] == 1
+    other = compare_sides(log_likelihoods=[-1.0, -2.002])
     assert other["likelihoods_equal"] == 0 and other["largest_difference_nats"] == pytest.approx(0.002)
     with pytest.raises(SystemExit, match="same rows"):
-        compared(id="c")
+        compare_sides(id="c")
 
 
 def test_a_file_that_is_there_keeps_what_is_not_asked_again(tmp_path: Path) -> None:

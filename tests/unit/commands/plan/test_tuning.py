@@ -31,7 +31,7 @@ def lines_of(root: Path, entry: dict[str, Any], step: str) -> list[str]:
     return list(tuning.tuning_lines([task], Work(LastRun(root), [task], {"main": config.validate(tree)}, {})))
 
 
-def planned(folder: Path, model: str, step: str = "finetune.train", **entry: Any) -> list[str]:
+def plan_lines(folder: Path, model: str, step: str = "finetune.train", **entry: Any) -> list[str]:
     return lines_of(write_headers(folder / model, model), TRAIN | entry, step)
 
 
@@ -47,14 +47,14 @@ def planned(folder: Path, model: str, step: str = "finetune.train", **entry: Any
 def test_memory_and_hours_on_one_gpu(
     tmp_path: Path, model: str, entry: dict[str, Any], head: str, size: str, hours: str
 ) -> None:
-    found = planned(tmp_path, model, **entry)
+    found = plan_lines(tmp_path, model, **entry)
     assert found[0].startswith(f"finetune.train own: {head}") and found[0].endswith("625 steps")
     assert found[1].startswith("  memory of a process: ") and found[1].endswith(f"an h100 of 80 GB: {size}")
     assert hours in found[2] and "an MFU of 35%, assumed" in found[2] and len(found) == 3
 
 
 def test_what_does_not_fit_says_what_would(tmp_path: Path) -> None:
-    found = planned(tmp_path, "8b")
+    found = plan_lines(tmp_path, "8b")
     assert found[1].endswith("an h100 of 80 GB: DOES NOT FIT")
     assert re.search(
         r"finetune\.train\.adapter to lora \(engine torch, zero_stage 0\), which trains again \(45\.\d GB\)", found[2]
@@ -71,10 +71,10 @@ def test_a_continued_pre_training_on_longer_windows(tmp_path: Path) -> None:
 
 
 def test_preferences_are_two_sequences_and_a_reference(tmp_path: Path) -> None:
-    found = planned(tmp_path, "1b", "align.train", method="dpo", adapter="lora")
+    found = plan_lines(tmp_path, "1b", "align.train", method="dpo", adapter="lora")
     assert found[0].startswith("align.train own: lora, 11.3 M of 1.24 B parameters are trained; at most ")
     assert "GPU-hours" in found[-1]
-    (*_, unknown) = planned(tmp_path, "1b", "align.train", method="grpo", rewards=[{"reward": "length"}])
+    (*_, unknown) = plan_lines(tmp_path, "1b", "align.train", method="grpo", rewards=[{"reward": "length"}])
     assert unknown == "  hours are not known: they are those of the answers that it draws"
 
 

@@ -15,7 +15,7 @@ from crawl2llm.training.model_loading import load_model
 PROMPTS = ["The", "The function returns a list of the names", "A module has", "Return"]
 
 
-def written(model: Path, stops: list[str], monkeypatch: pytest.MonkeyPatch, plain: bool) -> list[str]:
+def write_texts(model: Path, stops: list[str], monkeypatch: pytest.MonkeyPatch, plain: bool) -> list[str]:
     """What the model writes after PROMPTS, by a loop of our own or the harness's."""
     if not plain:
         monkeypatch.setattr(greedy_answers, "is_plain", lambda *_: False)
@@ -32,8 +32,8 @@ def test_answers_are_those_of_the_harness(
 ) -> None:
     harness.go_offline()
     model = inputs["model"][0].parent / "model"
-    own = written(model, stops, monkeypatch, plain=True)
-    assert own == written(model, stops, monkeypatch, plain=False)
+    own = write_texts(model, stops, monkeypatch, plain=True)
+    assert own == write_texts(model, stops, monkeypatch, plain=False)
     assert len(set(own)) > 1
 
 

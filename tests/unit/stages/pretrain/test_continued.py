@@ -64,7 +64,7 @@ def parent(tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "manifest.json"
 
 
-def started(parent: Path, tokens: list[Path], out: Path, processes: int = 1, **keys: Any) -> copies.Launched:
+def start_training(parent: Path, tokens: list[Path], out: Path, processes: int = 1, **keys: Any) -> copies.Launched:
     out.mkdir(parents=True, exist_ok=True)
     entry = {"from": "base", "step": "pretrain.continue", **KEYS, **keys}
     (out / "config.json").write_text(json.dumps({"models": {"more": entry}}))
@@ -85,7 +85,7 @@ def rows(out: Path) -> list[dict[str, Any]]:
 def unbroken(parent: Path, sourced: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Trained on without a stop."""
     out = tmp_path_factory.mktemp("unbroken")
-    finished(started(parent, sourced, out))
+    finished(start_training(parent, sourced, out))
     return out
 
 
@@ -108,12 +108,12 @@ def test_a_longer_context_shares_and_a_new_token(unbroken: Path, parent: Path) -
 def test_stopped_and_resumed_to_the_same_bytes(
     unbroken: Path, parent: Path, sourced: list[Path], tmp_path: Path
 ) -> None:
-    process = started(parent, sourced, tmp_path)
+    process = start_training(parent, sourced, tmp_path)
     while process.poll() is None and not list(tmp_path.glob("checkpoints/*/step-000003/checkpoint.json")):
         pass
     process.send_signal(signal.SIGTERM)
     finished(process, RESUBMIT)
-    finished(started(parent, sourced, tmp_path))
+    finished(start_training(parent, sourced, tmp_path))
     for name in ("more.manifest.json", "more/losses.jsonl", "more/model/model.safetensors"):
         assert (tmp_path / name).read_bytes() == (unbroken / name).read_bytes(), name
 
@@ -122,7 +122,7 @@ def test_stopped_and_resumed_to_the_same_bytes(
 def test_two_processes_of_deepspeed_come_to_the_same(
     unbroken: Path, parent: Path, sourced: list[Path], tmp_path: Path
 ) -> None:
-    finished(started(parent, sourced, tmp_path, 2, engine="deepspeed", zero_stage=1))
+    finished(start_training(parent, sourced, tmp_path, 2, engine="deepspeed", zero_stage=1))
     assert [row["loss"] for row in rows(tmp_path)] == pytest.approx([row["loss"] for row in rows(unbroken)], rel=1e-3)
 
 
@@ -130,7 +130,7 @@ def test_two_processes_of_deepspeed_come_to_the_same(
 def test_it_begins_where_its_parent_ended(parent: Path, sourced: list[Path], tmp_path: Path) -> None:
     """The first loss is that of the parent, on all sources by their tokens; the tokenizer stays byte for byte."""
     keys = {"context": None, "rope_parameters": None, "shares": {}, "new_tokens": []}
-    finished(started(parent, sourced, tmp_path, **keys))
+    finished(start_training(parent, sourced, tmp_path, **keys))
     model = AutoModelForCausalLM.from_pretrained(parent.parent / "model")
     settings = ContinueSettings(**{**KEYS, **keys})
     windows = continued.Windows(sourced, settings, 32, 0, 1, "pretrain.continue", settings.tokens)

@@ -16,7 +16,7 @@ from tests.unit.training.tiny_published import write_published
 SOURCES = [{"name": name, "kind": "text", "paths": [f"{name}.txt"]} for name in ("old", "new")]
 
 
-def checked(parent: str = "base", published: Path | None = None, **keys: Any) -> None:
+def check_entry(parent: str = "base", published: Path | None = None, **keys: Any) -> None:
     models = {"more": {"from": parent, "step": "pretrain.continue", **keys}}
     root = {"tiny": {"path": str(published)}} if published else {}
     train = {"model": {"context": 256}}
@@ -44,14 +44,16 @@ def checked(parent: str = "base", published: Path | None = None, **keys: Any) ->
 )
 def test_what_is_refused(keys: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=re.escape(words)):
-        checked(**keys)
+        check_entry(**keys)
 
 
 def test_what_is_taken(tmp_path: Path) -> None:
-    checked(shares={"old": 0.05}, context=512, batch_tokens=1024, rope_parameters={"rope_type": "yarn", "factor": 2})
+    check_entry(
+        shares={"old": 0.05}, context=512, batch_tokens=1024, rope_parameters={"rope_type": "yarn", "factor": 2}
+    )
     tiny = write_published(tmp_path / "tiny")
-    checked("tiny", tiny, batch_tokens=256)
+    check_entry("tiny", tiny, batch_tokens=256)
     with pytest.raises(InputError, match="batch_tokens is 200, not a multiple of the context, 128 tokens"):
-        checked("tiny", tiny, batch_tokens=200)
+        check_entry("tiny", tiny, batch_tokens=200)
     with pytest.raises(InputError, match=re.escape("models.more.new_tokens has 'a', which the tokenizer has already")):
-        checked("tiny", tiny, batch_tokens=256, new_tokens=["<|tool|>", "a"])
+        check_entry("tiny", tiny, batch_tokens=256, new_tokens=["<|tool|>", "a"])
