@@ -17,7 +17,7 @@ CASES = {
         "llama.cpp's tools are not in {}: make them once, with a network: make gguf-tools "
         "(minutes; CRAWL2LLM_GGUF names another folder)",
         "llama.cpp's tools in {} are of another version than ",
-        ("llama.cpp/convert_hf_to_gguf.py",),
+        ("site/llama_cpp/__init__.py", "llama.cpp/convert_hf_to_gguf.py"),
     ),
     KENLM: (
         "KenLM's programs are not in {}: make them once, with a network: make kenlm-tools "
@@ -47,7 +47,7 @@ def test_what_is_said_of_a_tool(tool: ExternalTool, tmp_path: Path, monkeypatch:
     monkeypatch.setenv(tool.variable, str(tmp_path))
     assert tool.folder() == tmp_path and tool.problem() == absent.format(tmp_path)
     for name in files:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch(mode=0o755)
     assert str(tool.problem()).startswith(outdated.format(tmp_path))
     assert tool.problem(tmp_path / "elsewhere") == absent.format(tmp_path / "elsewhere")
