@@ -44,6 +44,7 @@ class Student:
 
     def __init__(self, results: Path, folder: Path, settings: dict[str, Any]) -> None:
         self.results, self.folder, self.settings = results, folder, settings
+        self.shards = sorted(map(str, (results / "tokenize/encode").glob("*.manifest.json")))
         entry = {"from": STUDENT, "step": "compress.distil", "teacher": TEACHER, **settings}
         pruned = {"from": TEACHER, "step": "compress.prune"}
         config: dict[str, Any] = {"models": {STUDENT: pruned, "student": entry}}
@@ -59,9 +60,8 @@ class Student:
     def start(self, program: str, *words: str, launched: bool = False) -> dict[str, float]:
         """What a step took."""
         launcher = ["crawl2llm.training.launch", "--processes", "1"] if launched else []
-        shards = sorted(map(str, (self.results / "tokenize/encode").glob("*.manifest.json")))
         command = [
-            sys.executable, "-m", *launcher, program, "--config", "config.json", "--tokens", *shards, *words,
+            sys.executable, "-m", *launcher, program, "--config", "config.json", "--tokens", *self.shards, *words,
         ]  # fmt: skip
         return run(command, self.folder, PYTHONPATH=str(ROOT / "scripts"), OMP_NUM_THREADS="1", **malloc_variables())[0]
 
@@ -89,7 +89,7 @@ class Student:
         """{bits_per_byte, tasks: the mean accuracy, items: accuracy by task} of a model."""
         self.start(
             "crawl2llm.stages.evaluate.model", "--model", str(model), "--pairs", self.manifest("finetune/pairs", "manifest.json"),
-            "--tasks", self.manifest("evaluate/items", "manifest.json"), "--manifest", f"evaluated/{name}.manifest.json",
+            "--heldout", *self.shards, "--tasks", self.manifest("evaluate/items", "manifest.json"), "--manifest", f"evaluated/{name}.manifest.json",
         )  # fmt: skip
         return figures(self.folder / f"evaluated/{name}.manifest.json")
 

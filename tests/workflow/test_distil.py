@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks import distillation
 from crawl2llm.commands.serve import sample
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.compress import merge
@@ -60,7 +61,7 @@ def folder(complete: Path, config: Path) -> Path:
 
 @pytest.mark.slow
 def test_models_are_made_compared_exported_and_answer(
-    folder: Path, config: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = folder / "results/main"
     of_model = {
@@ -86,6 +87,10 @@ def test_models_are_made_compared_exported_and_answer(
     words = ["--results", str(results), "--max-tokens", "4", "--temperature", "0"]
     assert sample.main(["The function", "--model", "taught", *words]) == 0
     assert capsys.readouterr().out.startswith("The function")
+    scored = Manifest.of_task(results / "evaluate/model/taught.manifest.json").summary["heldout_text"]["bits_per_byte"]
+    student = distillation.Student(results, tmp_path, {"tokens": 2048, "seed": 0})
+    figures = student.evaluate(results / "compress/distil/taught.manifest.json", "student")
+    assert figures["bits_per_byte"] == pytest.approx(scored, abs=1e-4), "the benchmark scores as the workflow does"
 
 
 @pytest.mark.slow
