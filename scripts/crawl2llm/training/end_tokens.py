@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,11 @@ def further_ends_in(folder: Path, end: int) -> tuple[int, ...]:
     """The same of a model's folder."""
     contents = (json.loads(file.read_text(encoding="utf-8")) for name in FILES if (file := folder / name).is_file())
     return _without(end, (content.get("eos_token_id") for content in contents))
+
+
+def without_further_end(ids: Sequence[int], further: Sequence[int]) -> Sequence[int]:
+    """The tokens of an answer to be decoded, without that which ended it if one of `further_ends` did: it need be no special token."""
+    return ids[:-1] if ids and ids[-1] in further else ids
 
 
 def _without(end: int, values: Iterable[int | list[int] | None]) -> tuple[int, ...]:

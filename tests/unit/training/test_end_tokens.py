@@ -48,7 +48,8 @@ def test_each_of_several_ends_an_answer(folder: Path) -> None:
     at = next(number for number in range(1, MOST) if whole[number] not in (*whole[:number], end))
     model, tokenizer = end_with(folder, end, whole[at])
     assert further_ends(model, end) == further_ends_in(folder, end) == (whole[at],)
-    assert answers(model, sampling.Choice(end, further_ends=(whole[at],))) == [[*whole[:at], end]] * 2
+    # The token that was drawn, not the tokenizer's end in its place: alignments train on it.
+    assert answers(model, sampling.Choice(end, further_ends=(whole[at],))) == [whole[: at + 1]] * 2
 
 
 def test_greedy_texts_end_at_any_of_them(folder: Path) -> None:
@@ -65,6 +66,9 @@ def test_a_writer_ends_at_any_of_them(folder: Path) -> None:
     prompt, draws = tokenizer("The")["input_ids"], torch.zeros(1, MOST, dtype=torch.float64)
     choice = sampling.Choice(tokenizer.eos_token_id, 0.0)
     ids = sampling.draw_together(partial(sampling.next_logits, model), [prompt], draws, choice)[0].ids
+    with torch.no_grad():
+        nats = float(-model(torch.tensor([prompt])).logits[0, -1].log_softmax(-1)[ids[0]])
     model, tokenizer = end_with(folder, 1, ids[0])
     ((_, row),) = Writer(model, tokenizer, settings).write_texts(["The"])
     assert (before["tokens"], row["tokens"], row["ended"], row["text"]) == (len(ids), 1, True, "")
+    assert row["nats"] == pytest.approx(nats, abs=1e-3)

@@ -34,7 +34,9 @@ def check_weights(folder: Path, where: str) -> None:
     faults = {
         "its weights lack {}, of the model of its {}": report["missing_keys"],
         "its weights have {}, which the model of its {} has not": report["unexpected_keys"],
-        "its weights have {} in another shape than the model of its {}": {name for name, *_ in report["mismatched_keys"]},
+        "its weights have {} in another shape than the model of its {}": {
+            name for name, *_ in report["mismatched_keys"]
+        },
     }
     for fault, names in faults.items():
         if names:
@@ -55,7 +57,9 @@ def check_tied(folder: Path, where: str) -> None:
     }
     if HEAD_WEIGHT not in places:
         return
-    head, *embeddings = (read_tensor(places[name], name) for name in sorted(places, key=lambda name: name != HEAD_WEIGHT))
+    head, *embeddings = (
+        read_tensor(places[name], name) for name in sorted(places, key=lambda name: name != HEAD_WEIGHT)
+    )
     if not all(torch.equal(head, table) for table in embeddings):
         raise InputError(
             f"{where}: its {CONFIG} ties {HEAD_WEIGHT} to the embeddings (tie_word_embeddings), and its values are others; set it to "
