@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -25,12 +26,13 @@ def check_weights(folder: Path, where: str) -> None:
 
     logging.disable_progress_bar()
     try:
-        model, report = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder, device_map={"": "meta"}, local_files_only=True, trust_remote_code=False, use_safetensors=True,
             ignore_mismatched_sizes=True, output_loading_info=True,
         )  # fmt: skip
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise InputError(f"{where}: not a model that transformers reads: {error}") from error
+    model, report = loaded
     faults = {
         "its weights lack {}, of the model of its {}": report["missing_keys"],
         "its weights have {}, which the model of its {} has not": report["unexpected_keys"],
