@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from crawl2llm.stages.evaluate.samples import continue_tokens
 from crawl2llm.stages.evaluate.settings import GenerateSettings, ModelSettings
 from crawl2llm.stages.evaluate.writer import Writer
 from crawl2llm.training import sampling, slots
-from crawl2llm.training.end_tokens import further_ends, further_ends_in
-from crawl2llm.training.model_loading import load_model
+from crawl2llm.training.end_tokens import add_end, further_ends, further_ends_in
+from crawl2llm.training.model_loading import load_model, load_tokenizer
 from tests.unit.training.tiny_published import write_published
 
 PROMPT = [5, 6, 7]
@@ -50,6 +51,18 @@ def test_each_of_several_ends_an_answer(folder: Path) -> None:
     assert further_ends(model, end) == further_ends_in(folder, end) == (whole[at],)
     # The token that was drawn, not the tokenizer's end in its place: alignments train on it.
     assert answers(model, sampling.Choice(end, further_ends=(whole[at],))) == [whole[: at + 1]] * 2
+
+
+def test_a_model_that_is_given_away_stops_where_its_answers_end(tmp_path: Path) -> None:
+    """Its tokenizer and generation_config.json are published with the end of documents, and its chat template ends answers otherwise."""
+    folder = write_published(tmp_path)
+    end = load_tokenizer(folder).eos_token_id
+    (folder / "generation_config.json").write_text('{"eos_token_id": 1, "top_k": 20}')
+    assert end != 1 and add_end(folder, end) == [folder / "generation_config.json"] and not add_end(folder, end)
+    config = AutoModelForCausalLM.from_pretrained(folder).generation_config
+    assert config.eos_token_id == [end, 1] and config.top_k == 20
+    (folder / "generation_config.json").unlink()
+    assert add_end(folder, end) and further_ends_in(folder, end) == (1,)
 
 
 def test_greedy_texts_end_at_any_of_them(folder: Path) -> None:
