@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from transformers import AutoConfig
 
 from crawl2llm.chain.model_registry import MERGE_STEP
 from crawl2llm.chain.step_program import Program
@@ -23,6 +24,7 @@ from crawl2llm.stages.compress import quantized_output
 from crawl2llm.stages.compress.merged_files import ModelFiles, write_tensors
 from crawl2llm.stages.compress.merging import checkpoint_weights, merge_tensors
 from crawl2llm.stages.compress.settings import MergeSettings
+from crawl2llm.training.architecture_match import rope_difference
 from crawl2llm.training.compressible_layers import weight_bytes
 from crawl2llm.training.export import export_checkpoint
 from crawl2llm.training.init_checks import check_tokenizer
@@ -43,10 +45,19 @@ def model_parts(args: argparse.Namespace, settings: MergeSettings) -> tuple[list
         files[0].check_same_shape(other)
         check_tokenizer(files[0].folder / "tokenizer.json", other.folder / "tokenizer.json", f"{MERGE_STEP}.with")
     over = files.pop() if settings.over else None
+    for other in files[1:]:
+        check_same_positions(files[0].folder, other.folder)
     names = [model_name(path) for path in paths[: len(files)]]
     parts = list(zip(names, settings.weights or [1.0] * len(files), files, strict=True))
     # A sum depends on its order in the last digit; that of the arc has a beginning and an end.
     return (parts if settings.method == "slerp" else sorted(parts, key=lambda part: part[0])), over
+
+
+def check_same_positions(first: Path, other: Path) -> None:
+    """Raise InputError for models whose rotary positions turn otherwise, as after a longer context: their weights mean other things."""
+    config = AutoConfig.from_pretrained(first, local_files_only=True, trust_remote_code=False)
+    if difference := rope_difference(config, other):
+        raise InputError(f"{other} turns positions otherwise than {first}, and cannot be merged with it: {difference}")
 
 
 def checkpoint_parts(args: argparse.Namespace, settings: MergeSettings, trained: Manifest, scratch: Path) -> list[Part]:
