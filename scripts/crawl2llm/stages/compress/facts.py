@@ -83,8 +83,8 @@ class Facts:
         manifest, root = self.models[0].manifest, self.root_model.summary
         files = [manifest.file(name) for name in manifest.files if Path(name).name == CONFIG]
         config = json.loads(files[0].read_text(encoding="utf-8")) if files else {}
-        own = next((int(config[name]) for name in LENGTH_NAMES if config.get(name)), None)
-        return own or root.get("context") or root.get("shape", {}).get("context")
+        tokens = next((int(config[name]) for name in LENGTH_NAMES if config.get(name)), None)
+        return tokens or root.get("context") or root.get("shape", {}).get("context")
 
     def funnel(self) -> Iterator[tuple[str, int, int, dict[str, int]]]:
         """(stage, documents in, kept, dropped by reason), in the order of the filters."""
