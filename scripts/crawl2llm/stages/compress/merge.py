@@ -63,23 +63,33 @@ def check_same_positions(first: Path, other: Path) -> None:
 def checkpoint_parts(args: argparse.Namespace, settings: MergeSettings, trained: Manifest, scratch: Path) -> list[Part]:
     """The last checkpoints of a training, the oldest first, and the model that it ended with. They are exported into `scratch`, in fp32.
 
-    Raises InputError if one is not there, or if the training is too short for so many.
+    Raises InputError if one is not there, and as `checkpoint_steps`.
     """
-    end, every, number = int(trained.summary["steps"]), settings.every, settings.last - 1
-    steps = list(range(every, end, every))[-number:]
-    if len(steps) < number:
-        raise InputError(
-            f"{MERGE_STEP}.last is {settings.last} and every {every}: a training of {end:,} steps has {len(steps) + 1:,} such checkpoints, "
-            "its last model among them"
-        )
-    files, progress = [], Progress(number, "checkpoints")
-    for saved in kept_checkpoints(trained, args.kept, steps, f"{MERGE_STEP}.every is {every}"):
+    steps, end = checkpoint_steps(trained, settings)
+    files, progress = [], Progress(len(steps), "checkpoints")
+    for saved in kept_checkpoints(trained, args.kept, steps, f"{MERGE_STEP}.every is {settings.every}"):
         export_checkpoint(saved.path, scratch / str(saved.step), "fp32")
         files.append(ModelFiles.read(scratch / str(saved.step)))
         progress.add()
     files.append(ModelFiles.read(verify_weights(args.model)[1]))
     weights = checkpoint_weights(settings.weighting, settings.last, settings.ema_decay)
     return list(zip((f"step {step}" for step in [*steps, end]), weights, files, strict=True))
+
+
+def checkpoint_steps(trained: Manifest, settings: MergeSettings) -> tuple[list[int], int]:
+    """(the steps of the checkpoints before a training's model, the step of that: with early_stop the best one, which others may follow).
+
+    Raises InputError if the training is too short for so many.
+    """
+    summary, every = trained.summary, settings.every
+    end = int(summary["early_stop"]["best_step"] if "early_stop" in summary else summary["steps"])
+    steps = list(range(every, end, every))[-(settings.last - 1) :]
+    if len(steps) < settings.last - 1:
+        raise InputError(
+            f"{MERGE_STEP}.last is {settings.last} and every {every}: a training of {end:,} steps has {len(steps) + 1:,} such checkpoints, "
+            "its last model among them"
+        )
+    return steps, end
 
 
 def body(args: argparse.Namespace, settings: MergeSettings, manifest: Manifest) -> list[Path]:
