@@ -6,13 +6,17 @@ as the model knows it. Templates are Jinja in the sandbox of transformers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.training.template import Template
 
 QUESTION, ANSWER = "3f2aq", "3f2aa"  # stand for a question and an answer: no template has them
+DAY = datetime(2024, 7, 26)  # of every conversation: that of Llama 3.2's template where it is told none
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,31 @@ def render_messages(tokenizer: Any, messages: list[dict[str, str]], begin_answer
     Raises InputError for a template that cannot lay out a question and its answer.
     """
     try:
-        text = str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=begin_answer))
+        with same_day():
+            text = str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=begin_answer))
     except Exception as error:  # whatever a template of somebody else raises
         raise InputError(f"the model's chat template cannot lay out a conversation: {error}") from error
     return without_beginning(tokenizer, text)
+
+
+@contextmanager
+def same_day() -> Iterator[None]:
+    """Let it be DAY for templates that write the date (`strftime_now`): a result is a function of its input, on whatever day it is made,
+    and a training that resumes after midnight goes on with the same texts.
+    """
+    from transformers.utils import chat_template_utils
+
+    class Calendar(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return DAY
+
+    clock = chat_template_utils.datetime
+    chat_template_utils.datetime = Calendar  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        chat_template_utils.datetime = clock  # type: ignore[misc]
 
 
 def without_beginning(tokenizer: Any, text: str) -> str:

@@ -24,7 +24,7 @@ Listener = Callable[[int, list[int]], bool]
 class Choice:
     """How a token is chosen, and what ends an answer.
 
-    end: the end token's id; further_ends: tokens that end an answer, too, and stand in it as `end`.
+    end: the end token's id; further_ends: tokens that end an answer, too.
     temperature 0 takes the likeliest. top_p: of the tempered distribution, the likeliest tokens that add up to it.
     with_nats: whether the nats of each token by the model itself are kept.
     """
@@ -42,10 +42,12 @@ class Choice:
 
             nothing: Any = None  # it does not read what came before
             logits = TopPLogitsWarper(self.top_p)(nothing, logits / self.temperature) * self.temperature
-        tokens = sample_tokens(logits, draws, self.temperature)
-        for end in self.further_ends:
-            tokens = tokens.where(tokens != end, self.end)
-        return tokens
+        return sample_tokens(logits, draws, self.temperature)
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """All tokens that end an answer."""
+        return (self.end, *self.further_ends)
 
 
 @dataclass
@@ -55,18 +57,17 @@ class Answer:
     ids: list[int] = field(default_factory=list)
     nats: list[float] = field(default_factory=list)
 
-    def add_tokens(self, ids: list[int], nats: list[float], end: int, most: int) -> list[int]:
-        """Add tokens up to the end token, or to `most` of the answer in all; those that were added."""
+    def add_tokens(self, ids: list[int], nats: list[float], ends: Sequence[int], most: int) -> list[int]:
+        """Add tokens up to the first of `ends`, or to `most` of the answer in all; those that were added."""
         ids = ids[: most - len(self.ids)]
-        if end in ids:
-            ids = ids[: ids.index(end) + 1]
+        ids = ids[: next((at + 1 for at, token in enumerate(ids) if token in ends), len(ids))]
         self.ids += ids
         self.nats += nats[: len(ids)]
         return ids
 
-    def is_finished(self, end: int, most: int) -> bool:
+    def is_finished(self, ends: Sequence[int], most: int) -> bool:
         """Whether it has its end token, or as many tokens as it may have."""
-        return len(self.ids) >= most or self.ids[-1:] == [end]
+        return len(self.ids) >= most or self.ids[-1] in ends
 
 
 def uniform_draws(seed: int, key: Sequence[object], count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -158,17 +159,18 @@ def draw_together(
         drawn[:, number] = tokens
         if choice.with_nats:
             nats[:, number] = token_nats(logits, tokens)
-        going &= tokens != choice.end
+        for end in choice.ends:
+            going &= tokens != end
         if (number + 1) % stride == 0 or number + 1 == most:
             if listen:
-                _hear_tokens(heard, going, drawn[:, : number + 1], choice.end, listen)
+                _hear_tokens(heard, going, drawn[:, : number + 1], choice.ends, listen)
             if not goes_on(going):
                 break
         inputs, places = tokens[:, None], places[:, -1:] + 1
         mask = torch.cat([mask, torch.ones((rows, 1), dtype=torch.int64, device=device)], 1)
     for answer, ids, values in zip(answers, drawn[:, : number + 1].tolist(), nats.tolist(), strict=False):
         if not listen:
-            answer.add_tokens(ids, [], choice.end, most)
+            answer.add_tokens(ids, [], choice.ends, most)
         answer.nats = values[: len(answer.ids)]
     return answers
 
@@ -186,7 +188,7 @@ def _pad_left(prompts: Sequence[Sequence[int]], end: int) -> tuple[torch.Tensor,
 
 
 def _hear_tokens(
-    answers: dict[int, Answer], going: torch.Tensor, drawn: torch.Tensor, end: int, listen: Listener
+    answers: dict[int, Answer], going: torch.Tensor, drawn: torch.Tensor, ends: Sequence[int], listen: Listener
 ) -> None:
     """Hand the new tokens of answers, by number, to `listen`, which may end one; those that have ended are left out from then on.
 
@@ -194,8 +196,8 @@ def _hear_tokens(
     """
     rows, most = drawn.tolist(), drawn.shape[1]
     for number, answer in list(answers.items()):
-        goes_on = listen(number, answer.add_tokens(rows[number][len(answer.ids) :], [], end, most))
+        goes_on = listen(number, answer.add_tokens(rows[number][len(answer.ids) :], [], ends, most))
         if not goes_on:
             going[number] = False
-        if not goes_on or answer.ids[-1:] == [end]:
+        if not goes_on or answer.ids[-1] in ends:
             del answers[number]

@@ -257,7 +257,7 @@ class SlotDrawer:
                 size = self._close_gaps(rows)
                 for slot, ids in self._draw_round(rows, size, draws):
                     goes_on = listen(slot.number, ids) if listen else True
-                    if not goes_on or slot.answer.is_finished(self.choice.end, slot.most):
+                    if not goes_on or slot.answer.is_finished(self.choice.ends, slot.most):
                         answers[slot.number] = slot.answer
                         rows[rows.index(slot)] = None
 
@@ -340,7 +340,7 @@ class SlotDrawer:
         added = []
         for place, slot in live:
             ids, nats = drawn[place, 0, :steps].long().tolist(), drawn[place, 1, :steps].tolist()
-            new = slot.answer.add_tokens(ids, nats if self.choice.with_nats else [], self.choice.end, slot.most)
+            new = slot.answer.add_tokens(ids, nats if self.choice.with_nats else [], self.choice.ends, slot.most)
             self.positions.idle -= len(new)
             added.append((slot, new))
         return added

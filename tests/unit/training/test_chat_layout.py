@@ -37,6 +37,12 @@ def test_models_of_the_run_and_models_without_a_template_are_asked_as_before() -
     assert layout_for(PAIRS, tiny_tokenizer(PAIRS.chat_template())) is PAIRS
 
 
+def test_a_template_that_writes_the_date_gives_the_same_prompt_on_any_day() -> None:
+    """As Llama 3.2's does: results would differ by the day, and a training that resumes would go on with other texts."""
+    dated = "{{ strftime_now('%d %b %Y') }}\n" + TEMPLATE
+    assert layout_for(PAIRS, tiny_tokenizer(dated)).prompt("Who?").partition("<turn>")[0] == "26 Jul 2024\n<s>"
+
+
 def test_a_template_that_takes_no_conversation_is_refused() -> None:
     with pytest.raises(InputError, match="chat template cannot lay out a conversation: no roles"):
         layout_for(PAIRS, tiny_tokenizer("{{ raise_exception('no roles') }}"))

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from crawl2llm.stages.evaluate.samples import continue_tokens
 from crawl2llm.stages.evaluate.settings import GenerateSettings, ModelSettings
 from crawl2llm.stages.evaluate.writer import Writer
 from crawl2llm.training import sampling, slots
-from crawl2llm.training.end_tokens import further_ends, further_ends_in
-from crawl2llm.training.model_loading import load_model
+from crawl2llm.training.end_tokens import add_end, further_ends, further_ends_in
+from crawl2llm.training.model_loading import load_model, load_tokenizer
 from tests.unit.training.tiny_published import write_published
 
 PROMPT = [5, 6, 7]
@@ -48,7 +49,20 @@ def test_each_of_several_ends_an_answer(folder: Path) -> None:
     at = next(number for number in range(1, MOST) if whole[number] not in (*whole[:number], end))
     model, tokenizer = end_with(folder, end, whole[at])
     assert further_ends(model, end) == further_ends_in(folder, end) == (whole[at],)
-    assert answers(model, sampling.Choice(end, further_ends=(whole[at],))) == [[*whole[:at], end]] * 2
+    # The token that was drawn, not the tokenizer's end in its place: alignments train on it.
+    assert answers(model, sampling.Choice(end, further_ends=(whole[at],))) == [whole[: at + 1]] * 2
+
+
+def test_a_model_that_is_given_away_stops_where_its_answers_end(tmp_path: Path) -> None:
+    """Its tokenizer and generation_config.json are published with the end of documents, and its chat template ends answers otherwise."""
+    folder = write_published(tmp_path)
+    end = load_tokenizer(folder).eos_token_id
+    (folder / "generation_config.json").write_text('{"eos_token_id": 1, "top_k": 20}')
+    assert end != 1 and add_end(folder, end) == [folder / "generation_config.json"] and not add_end(folder, end)
+    config = AutoModelForCausalLM.from_pretrained(folder).generation_config
+    assert config.eos_token_id == [end, 1] and config.top_k == 20
+    (folder / "generation_config.json").unlink()
+    assert add_end(folder, end) and further_ends_in(folder, end) == (1,)
 
 
 def test_greedy_texts_end_at_any_of_them(folder: Path) -> None:
@@ -65,6 +79,9 @@ def test_a_writer_ends_at_any_of_them(folder: Path) -> None:
     prompt, draws = tokenizer("The")["input_ids"], torch.zeros(1, MOST, dtype=torch.float64)
     choice = sampling.Choice(tokenizer.eos_token_id, 0.0)
     ids = sampling.draw_together(partial(sampling.next_logits, model), [prompt], draws, choice)[0].ids
+    with torch.no_grad():
+        nats = float(-model(torch.tensor([prompt])).logits[0, -1].log_softmax(-1)[ids[0]])
     model, tokenizer = end_with(folder, 1, ids[0])
     ((_, row),) = Writer(model, tokenizer, settings).write_texts(["The"])
     assert (before["tokens"], row["tokens"], row["ended"], row["text"]) == (len(ids), 1, True, "")
+    assert row["nats"] == pytest.approx(nats, abs=1e-3)

@@ -126,7 +126,9 @@ class Model:
         from crawl2llm.training.slots import SLOT_TYPES
 
         stream, backend = DecodeStream(skip_special_tokens=True), self.tokenizer.backend_tokenizer
-        writer = Writer(lambda token: stream.step(backend, token) or "", generation, say)
+        writer = Writer(
+            lambda token: "" if token in self.ends[1:] else stream.step(backend, token) or "", generation, say
+        )
         if self.ahead or self.model.config.model_type not in SLOT_TYPES:
             self._generate_by_transformers(generation, writer, stopped)
         else:

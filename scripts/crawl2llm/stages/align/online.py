@@ -134,12 +134,10 @@ class RewardRun(Alignment):
     def answer_rewards(self, rows: Sequence[Row], answers: Sequence[Sequence[int]]) -> torch.Tensor:
         """The rewards of answers to rows, whether each ended by itself, and its tokens: float64 [answers, …]."""
         texts = [
-            (row["question"], self.batches.answer_text(ids), row.get("answer"))
-            for row, ids in zip(rows, answers, strict=True)
+            (row["question"], self.answer_text(ids), row.get("answer")) for row, ids in zip(rows, answers, strict=True)
         ]
-        end = self.tokenizer.eos_token_id
         table = [
-            [self.rewards.weighted_sum(values), *values, float(bool(ids) and ids[-1] == end), float(len(ids))]
+            [self.rewards.weighted_sum(values), *values, float(bool(ids) and ids[-1] in self.ends), float(len(ids))]
             for values, ids in zip(self.rewards.reward_values(texts), answers, strict=True)
         ]
         return torch.tensor(table, dtype=torch.float64).reshape(len(table), len(self.rewards.names) + 3)

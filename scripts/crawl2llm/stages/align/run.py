@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from crawl2llm.stages.align.pairs import Row
 from crawl2llm.stages.align.settings import RewardSettings, TrainSettings
 from crawl2llm.training import checkpoint, sampling, slots
 from crawl2llm.training.batch import MicroBatch
-from crawl2llm.training.end_tokens import further_ends_in
+from crawl2llm.training.end_tokens import further_ends_in, without_further_end
 from crawl2llm.training.engine import Engine, Job
 from crawl2llm.training.heldout import Piece
 from crawl2llm.training.pair_batches import Cuts, cut_counts, deal_micro_batches, micro_batch
@@ -173,8 +174,7 @@ class Alignment(MeasuredRun):
         at_once = self.settings.answers_at_once
         if not at_once and self.device.type == "cuda":
             at_once = self.batches.size * self.batches.rows_each
-        end = self.tokenizer.eos_token_id
-        choice = sampling.Choice(end, temperature, further_ends=further_ends_in(self.source, end))
+        choice = sampling.Choice(self.ends[0], temperature, further_ends=self.ends[1:])
         sizes = [len(rows) for rows, _ in parts]
         calls = [([row for rows, _ in parts for row in rows], [key for _, keys in parts for key in keys])]
         answers: list[list[int]] = []
@@ -187,13 +187,23 @@ class Alignment(MeasuredRun):
         ends = list(accumulate(sizes))
         return [answers[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """The tokens that end an answer: the tokenizer's, and further ones of the model that it is made from."""
+        end = self.tokenizer.eos_token_id
+        return (end, *further_ends_in(self.source, end))
+
+    def answer_text(self, ids: Sequence[int]) -> str:
+        """What an answer says, without its end token."""
+        return self.batches.answer_text(without_further_end(ids, self.ends[1:]))
+
     def write_extra_files(self, out: Path) -> list[Path]:
         """Write the answers to the fixed prompts, before and after; the file."""
         rows = [
             {
                 "question": row["question"],
-                "before": self.batches.answer_text(before),
-                "after": self.batches.answer_text(after),
+                "before": self.answer_text(before),
+                "after": self.answer_text(after),
             }
             for row, before, after in zip(self.fixed_prompts, self.answers_before, self.fixed_answers, strict=True)
         ]

@@ -19,7 +19,7 @@ from crawl2llm.stages.align.rewards import ENDPOINT, Rewards
 from crawl2llm.stages.align.settings import PairsSettings, RewardEntry
 from crawl2llm.training import quantized_weights, sampling, slots
 from crawl2llm.training.chat_layout import layout_for
-from crawl2llm.training.end_tokens import further_ends
+from crawl2llm.training.end_tokens import further_ends, without_further_end
 from crawl2llm.training.model_loading import context_of, load_model, model_name, verify_weights
 from crawl2llm.training.question_cuts import cut_prompt
 from crawl2llm.training.template import Template
@@ -88,7 +88,12 @@ def sample_preferences(
         keys = [("pair", row["question"], number) for _, row, _ in batch for number in range(answer_count)]
         draws = sampling.draw_table(settings.seed, keys, max_tokens)
         answers = drawer.draw([ids for *_, ids in batch for _ in range(answer_count)], draws)
-        texts = [str(tokenizer.decode(answer.ids, skip_special_tokens=True)).strip() for answer in answers]
+        texts = [
+            str(
+                tokenizer.decode(without_further_end(answer.ids, choice.further_ends), skip_special_tokens=True)
+            ).strip()
+            for answer in answers
+        ]
         texts_by_prompt = [
             [text for text in texts[place * answer_count : (place + 1) * answer_count] if text]
             for place in range(len(batch))

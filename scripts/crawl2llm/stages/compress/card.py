@@ -242,9 +242,10 @@ def usage_lines(facts: Facts, name: str, ggufs: list[dict[str, Any]], loader: st
         yield GGUF_CODE.format(file=ggufs[-1]["file"], call=CALLS[has_chat_template(facts)])
     if not has_chat_template(facts):
         yield f"{name} was not fine-tuned: it goes on with a text, and has no chat template.\n"
-    if context := facts.published_root.get("context"):
+    context = facts.context
+    if context and facts.published_root:
         yield f"Its context is {context:,} tokens. This run evaluated it on the text below, and trained it on that where a step says so.\n"
-    if context := facts.root_model.summary.get("shape", {}).get("context"):
+    elif context:
         yield (
             f"Its context is {context:,} tokens. It was trained on the text below{unlisted_training(facts)}; it may write what is "
             "false.\n"

@@ -1,9 +1,9 @@
 """Export a model: a folder to give away, or GGUF files for llama.cpp, and a card that tells how it came about.
 
-Writes `<model>/`: weights, configuration, tokenizer and chat template, as they are, for `safetensors`; `<model>-<TYPE>.gguf` for each other
-type, by llama.cpp's converter and quantizer. Each GGUF file is run by llama.cpp: it has to cut texts into the same tokens, its logits are
-compared with those of transformers on held-out text, and its bits per byte are measured. `<model>/README.md`, the card, names
-machines too, so the manifest does not list it.
+Writes `<model>/`: weights, configuration, tokenizer and chat template, as they are, for `safetensors`, with the token that ends an answer
+among those of generation_config.json; `<model>-<TYPE>.gguf` for each other type, by llama.cpp's converter and quantizer. Each GGUF file is
+run by llama.cpp: it has to cut texts into the same tokens, its logits are compared with those of transformers on held-out text, and its
+bits per byte are measured. `<model>/README.md`, the card, names machines too, so the manifest does not list it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from crawl2llm.core.manifest import Manifest, task_of, write_atomically
 from crawl2llm.stages.compress import card, facts, gguf
 from crawl2llm.stages.compress.gguf_reference import auto_finds_tokenizer
 from crawl2llm.stages.compress.gguf_support import SAFETENSORS
-from crawl2llm.training.model_loading import model_folder, verify_weights
+from crawl2llm.training.end_tokens import add_end
+from crawl2llm.training.model_loading import load_tokenizer, model_folder, verify_weights
 
 AUTO, PLAIN = "AutoTokenizer", "PreTrainedTokenizerFast"  # what loads the tokenizer
 
@@ -46,6 +47,7 @@ def body(args: argparse.Namespace, settings: card.Task, manifest: Manifest) -> l
         ):
             shutil.copyfile(path, out / path.name)
             files.append(out / path.name)
+        files = sorted({*files, *add_end(out, load_tokenizer(out).eos_token_id)})
     files += copy_papers(model_facts.root_model.manifest, out) if model_facts.published_root else []
     write_atomically(
         out / card.CARD,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.settings import Settings, setting
 from crawl2llm.formats.run_records import Run, nested_value
 from crawl2llm.training.model_loading import model_name
+from crawl2llm.training.published.folder import LENGTH_NAMES
+from crawl2llm.training.published.model_files import CONFIG
 
 INGEST = "ingest.extract"
 REPEATED = "ingest.check"  # drops records that the crawl holds more than once
@@ -73,6 +76,15 @@ class Facts:
     def evaluation(self) -> dict[str, Any]:
         """That of the exported model; empty if there is none."""
         return self.evaluations.get(self.models[0].name, {})
+
+    @property
+    def context(self) -> int | None:
+        """That of the exported model in tokens, by its config.json: a training may have made it longer than its root's."""
+        manifest, root = self.models[0].manifest, self.root_model.summary
+        files = [manifest.file(name) for name in manifest.files if Path(name).name == CONFIG]
+        config = json.loads(files[0].read_text(encoding="utf-8")) if files else {}
+        tokens = next((int(config[name]) for name in LENGTH_NAMES if config.get(name)), None)
+        return tokens or root.get("context") or root.get("shape", {}).get("context")
 
     def funnel(self) -> Iterator[tuple[str, int, int, dict[str, int]]]:
         """(stage, documents in, kept, dropped by reason), in the order of the filters."""

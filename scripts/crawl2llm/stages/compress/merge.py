@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from transformers import AutoConfig
 
 from crawl2llm.chain.model_registry import MERGE_STEP
 from crawl2llm.chain.step_program import Program
@@ -23,6 +24,7 @@ from crawl2llm.stages.compress import quantized_output
 from crawl2llm.stages.compress.merged_files import ModelFiles, write_tensors
 from crawl2llm.stages.compress.merging import checkpoint_weights, merge_tensors
 from crawl2llm.stages.compress.settings import MergeSettings
+from crawl2llm.training.architecture_match import rope_difference
 from crawl2llm.training.compressible_layers import weight_bytes
 from crawl2llm.training.export import export_checkpoint
 from crawl2llm.training.init_checks import check_tokenizer
@@ -43,32 +45,51 @@ def model_parts(args: argparse.Namespace, settings: MergeSettings) -> tuple[list
         files[0].check_same_shape(other)
         check_tokenizer(files[0].folder / "tokenizer.json", other.folder / "tokenizer.json", f"{MERGE_STEP}.with")
     over = files.pop() if settings.over else None
+    for other in files[1:]:
+        check_same_positions(files[0].folder, other.folder)
     names = [model_name(path) for path in paths[: len(files)]]
     parts = list(zip(names, settings.weights or [1.0] * len(files), files, strict=True))
     # A sum depends on its order in the last digit; that of the arc has a beginning and an end.
     return (parts if settings.method == "slerp" else sorted(parts, key=lambda part: part[0])), over
 
 
+def check_same_positions(first: Path, other: Path) -> None:
+    """Raise InputError for models whose rotary positions turn otherwise, as after a longer context: their weights mean other things."""
+    config = AutoConfig.from_pretrained(first, local_files_only=True, trust_remote_code=False)
+    if difference := rope_difference(config, other):
+        raise InputError(f"{other} turns positions otherwise than {first}, and cannot be merged with it: {difference}")
+
+
 def checkpoint_parts(args: argparse.Namespace, settings: MergeSettings, trained: Manifest, scratch: Path) -> list[Part]:
     """The last checkpoints of a training, the oldest first, and the model that it ended with. They are exported into `scratch`, in fp32.
 
-    Raises InputError if one is not there, or if the training is too short for so many.
+    Raises InputError if one is not there, and as `checkpoint_steps`.
     """
-    end, every, number = int(trained.summary["steps"]), settings.every, settings.last - 1
-    steps = list(range(every, end, every))[-number:]
-    if len(steps) < number:
-        raise InputError(
-            f"{MERGE_STEP}.last is {settings.last} and every {every}: a training of {end:,} steps has {len(steps) + 1:,} such checkpoints, "
-            "its last model among them"
-        )
-    files, progress = [], Progress(number, "checkpoints")
-    for saved in kept_checkpoints(trained, args.kept, steps, f"{MERGE_STEP}.every is {every}"):
+    steps, end = checkpoint_steps(trained, settings)
+    files, progress = [], Progress(len(steps), "checkpoints")
+    for saved in kept_checkpoints(trained, args.kept, steps, f"{MERGE_STEP}.every is {settings.every}"):
         export_checkpoint(saved.path, scratch / str(saved.step), "fp32")
         files.append(ModelFiles.read(scratch / str(saved.step)))
         progress.add()
     files.append(ModelFiles.read(verify_weights(args.model)[1]))
     weights = checkpoint_weights(settings.weighting, settings.last, settings.ema_decay)
     return list(zip((f"step {step}" for step in [*steps, end]), weights, files, strict=True))
+
+
+def checkpoint_steps(trained: Manifest, settings: MergeSettings) -> tuple[list[int], int]:
+    """(the steps of the checkpoints before a training's model, the step of that: with early_stop the best one, which others may follow).
+
+    Raises InputError if the training is too short for so many.
+    """
+    summary, every = trained.summary, settings.every
+    end = int(summary["early_stop"]["best_step"] if "early_stop" in summary else summary["steps"])
+    steps = list(range(every, end, every))[-(settings.last - 1) :]
+    if len(steps) < settings.last - 1:
+        raise InputError(
+            f"{MERGE_STEP}.last is {settings.last} and every {every}: a training of {end:,} steps has {len(steps) + 1:,} such checkpoints, "
+            "its last model among them"
+        )
+    return steps, end
 
 
 def body(args: argparse.Namespace, settings: MergeSettings, manifest: Manifest) -> list[Path]:

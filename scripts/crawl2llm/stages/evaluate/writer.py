@@ -14,7 +14,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 
 from crawl2llm.stages.evaluate.settings import GenerateSettings
 from crawl2llm.training.checks import MASKED_TYPES
-from crawl2llm.training.end_tokens import further_ends
+from crawl2llm.training.end_tokens import further_ends, without_further_end
 from crawl2llm.training.model_loading import context_of
 from crawl2llm.training.sampling import Answer, Choice, token_nats, uniform_draws
 from crawl2llm.training.slots import SLOT_TYPES, SlotDrawer, drawer_for
@@ -70,7 +70,10 @@ class Writer:
                 rows = [ids[place] for place in batch]
                 answers = drawer.draw(rows, draws) if drawer else self._draw_by_transformers(rows, choice, draws)
                 for place, answer in zip(batch, answers, strict=True):
-                    yield start + place, {**self._text_row(answer), "cut": len(ids[place]) < len(full_ids[place])}
+                    yield (
+                        start + place,
+                        {**self._text_row(answer, choice), "cut": len(ids[place]) < len(full_ids[place])},
+                    )
 
     def _draws_of(self, seeds: list[int] | None, texts: int) -> torch.Tensor:
         """float64 [texts, max_new_tokens] by the seeds of texts, rounded to fp32."""
@@ -79,12 +82,14 @@ class Writer:
         rows = [uniform_draws(seed, ("evaluate.generate",), self.max_new_tokens).tolist() for seed in seeds]
         return torch.tensor(rows, dtype=torch.float32).double()
 
-    def _text_row(self, answer: Answer) -> Row:
+    def _text_row(self, answer: Answer, choice: Choice) -> Row:
         return {
-            "text": str(self.tokenizer.decode(answer.ids, skip_special_tokens=True)).strip(),
+            "text": str(
+                self.tokenizer.decode(without_further_end(answer.ids, choice.further_ends), skip_special_tokens=True)
+            ).strip(),
             "tokens": len(answer.ids),
             "nats": round(sum(answer.nats), 4),
-            "ended": answer.ids[-1] == self.tokenizer.eos_token_id,
+            "ended": answer.ids[-1] in choice.ends,
         }
 
     def length_batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
@@ -112,12 +117,12 @@ class Writer:
         picker = Picker(choice, draws.to(self.model.device))
         with torch.no_grad():
             out = self.model.generate(
-                input_ids, attention_mask=mask, max_new_tokens=self.max_new_tokens, do_sample=False, eos_token_id=end,
+                input_ids, attention_mask=mask, max_new_tokens=self.max_new_tokens, do_sample=False, eos_token_id=list(choice.ends),
                 pad_token_id=self.tokenizer.pad_token_id, logits_processor=LogitsProcessorList([picker]),
             )  # fmt: skip
         answers = [Answer() for _ in ids]
         for answer, row, nats in zip(
             answers, out[:, width:].tolist(), torch.stack(picker.nats, 1).tolist(), strict=True
         ):
-            answer.add_tokens(row, nats, end, self.max_new_tokens)
+            answer.add_tokens(row, nats, choice.ends, self.max_new_tokens)
         return answers

@@ -17,7 +17,8 @@ from crawl2llm.training.model_loading import context_by
 from crawl2llm.training.published.model_files import TOKENIZER
 from crawl2llm.training.published.sizes import read_sizes
 
-ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3")  # of transformers
+# Of transformers, which stretches by "dynamic" what is longer than the context alone: in a training nothing.
+ROPE_TYPES = ("default", "linear", "yarn", "longrope", "llama3")
 
 
 def check_continued(config: dict[str, Any]) -> None:

@@ -17,10 +17,11 @@ from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, task_of
 from crawl2llm.stages.pretrain.settings import PublishedSettings
 from crawl2llm.stages.pretrain.steps import published_source
-from crawl2llm.training import model
+from crawl2llm.training import model, packed_weights, quantized_weights
 from crawl2llm.training.model_loading import load_tokenizer, model_folder
 from crawl2llm.training.published.checks import check_published
 from crawl2llm.training.published.folder import content_digest, write_model_folder
+from crawl2llm.training.published.weights import check_weights
 
 
 class Task(PublishedSettings):
@@ -40,6 +41,10 @@ def body(args: argparse.Namespace, task: Task, manifest: Manifest) -> list[Path]
     folder = model_folder(args.manifest) / model.FOLDER
     shutil.rmtree(folder, ignore_errors=True)
     facts = write_model_folder(source, folder)
+    if not (
+        packed_weights.is_packed(folder) or quantized_weights.is_quantized(folder)
+    ):  # whose weights have other names
+        check_weights(folder, f"{key} is {str(source)!r}")
     log.info("%s: %s, %s parameters", facts.name, facts.type, f"{facts.parameters:,}")
     end = load_tokenizer(folder).eos_token
     manifest.summary = {"trained": True, **asdict(facts), "end_token": end, "content": content, "notes": []}

@@ -46,6 +46,14 @@ def task_note(facts: dict[str, Any]) -> str:
     )
 
 
+def tasks_note(results: dict[str, dict[str, Any] | None]) -> str:
+    """`task_note` of all models, by model where they differ: another tokenizer, or a shorter context, leaves out other items."""
+    notes = {model: task_note(facts) for model, facts in results.items() if facts}
+    if len({*notes.values()}) == 1:
+        return next(iter(notes.values()))
+    return " · ".join(f"{model}: {note}" for model, note in notes.items())
+
+
 def bits_text(result: dict[str, Any]) -> str:
     """Bits per byte of the right answer with their standard error; nothing of an answer that is written freely."""
     bits, stderr = result.get("bits_per_byte"), result.get("bits_per_byte_stderr")
@@ -77,7 +85,7 @@ def table(run: Run, models: Iterable[str]) -> dict[str, Any]:
                     (accuracy_text(result), centered_text(result) + bits_text(result)) if result else (NOTHING, "")
                     for result in results
                 ],
-                "note": task_note(first),
+                "note": tasks_note({model: summary["tasks"].get(task) for model, summary in summaries}),
             }
         )
     means = [core_cell(summary.get(CORE)) for _, summary in summaries]

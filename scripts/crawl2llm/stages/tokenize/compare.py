@@ -41,16 +41,18 @@ class Task(CompareSettings):
 def validation_texts(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
     """(language, text) of validation documents, up to LANGUAGE_BYTES of each; "" where no step found languages."""
     measured: dict[str, int] = {}
+    read = 0
     languages = {shard_of(path): path for path in args.languages}
     for path in args.corpus:
         shard = shard_of(path)
         language_of = languages_by_id([languages[shard]] if shard in languages else [])
         for row in rows(Manifest.read(path).file(f"validation/{shard}.parquet"), ["id", "text"]):
-            language = language_of.get(row["id"], "")
+            language, size = language_of.get(row["id"], ""), len(row["text"].encode())
+            read += size
             if measured.get(language, 0) < LANGUAGE_BYTES:
-                measured[language] = measured.get(language, 0) + len(row["text"].encode())
+                measured[language] = measured.get(language, 0) + size
                 yield language, row["text"]
-        if sum(measured.values()) >= READ_BYTES:
+        if read >= READ_BYTES:
             return
 
 

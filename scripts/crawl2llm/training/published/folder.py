@@ -93,6 +93,8 @@ def _copy_folder(source: Path, folder: Path) -> PublishedFacts:
     for file in [*(source / name for name in DECIDING), *index, *papers]:
         if file.is_file():
             shutil.copyfile(file, folder / file.name)
+    if not (folder / TEMPLATE).is_file() and (template := template_in_config(source, where)):
+        (folder / TEMPLATE).write_text(template, encoding="utf-8")  # by which serve and cards tell that it chats
     config = read_json(source / CONFIG, where)
     shapes = {names[name]: shape for part in shapes_of.values() for name, shape in part.items() if name in names}
     if is_changed and index:
@@ -110,6 +112,14 @@ def _copy_folder(source: Path, folder: Path) -> PublishedFacts:
         name=str(card.get("model_name") or config.get("_name_or_path") or hub_folders.name_of_folder(source.resolve())),
         quantization=str(quantization.get("quant_method") or card.get(GGUF_TYPE) or ""),
     )
+
+
+def template_in_config(source: Path, where: str) -> str:
+    """The chat template in a folder's tokenizer_config.json, as models had it before it was a file; of several the default. "" without."""
+    named = read_json(source / "tokenizer_config.json", where).get("chat_template") or ""
+    if isinstance(named, list):
+        return next((str(entry["template"]) for entry in named if entry.get("name") == "default"), "")
+    return str(named)
 
 
 def link_or_copy(file: Path, to: Path) -> None:

@@ -104,6 +104,21 @@ def test_what_is_not_known_is_not_made_up(known: dict[str, list[Path]], tmp_path
     assert "Its licence was not stated" in text and "Nothing was measured" not in text.partition("## Training")[2]
 
 
+def test_its_context_is_its_own_and_not_that_of_what_it_comes_from(
+    known: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    config = tmp_path / "pretrain/continue/longer/model/config.json"
+    config.parent.mkdir(parents=True)
+    config.write_text('{"max_position_embeddings": 8192}')
+    longer = left(tmp_path, "pretrain.continue", "longer", [config], summary={"parameters": 1, "context": 8192})
+    root = left(
+        tmp_path, "pretrain.published", "root", summary={"name": "a", "licence": "", "type": "llama", "context": 2048}
+    )
+    for parent in (root, known["models"][1]):
+        assert "Its context is 8,192 tokens." in made({**known, "models": [longer, parent]})[1]
+    assert "Its context is 2,048 tokens." in made({**known, "models": [known["models"][0], root]})[1]
+
+
 def test_a_published_root_is_named_as_the_hub_takes_it_with_the_papers_that_it_has(
     known: dict[str, list[Path]], tmp_path: Path
 ) -> None:

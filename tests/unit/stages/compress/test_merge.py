@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.stages.compress import merge, merging
+from crawl2llm.stages.compress.settings import MergeSettings
 from tests.unit.stages.finetune import tiny
 
 pytestmark = pytest.mark.slow  # loads models
@@ -125,3 +126,26 @@ def test_another_shape_or_tokenizer_is_named(
     Manifest("finetune.train", "0" * 16).write(other, sorted(folder_of(other).iterdir()))
     assert merge_models({**models, "other": other}, tmp_path / "out", "sft", **{"with": ["other"]})[0] == 1
     assert "its tokenizer has another vocabulary" in capsys.readouterr().err
+
+
+def test_a_model_of_a_longer_context_is_named(
+    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its tensors have the same shapes, and rotary positions have no tensors."""
+    longer = move_weights(models["base"], tmp_path, "longer", 4)
+    file = folder_of(longer) / "config.json"
+    config = json.loads(file.read_text())
+    config["rope_parameters"] |= {"rope_type": "linear", "factor": 2.0}
+    file.write_text(json.dumps(config))
+    Manifest("pretrain.continue", "0" * 16).write(longer, sorted(folder_of(longer).iterdir()))
+    assert merge_models({**models, "longer": longer}, tmp_path / "out", "sft", **{"with": ["longer"]})[0] == 1
+    assert "turns positions otherwise than" in capsys.readouterr().err
+
+
+def test_the_model_of_an_early_stop_is_that_of_its_best_step() -> None:
+    """Checkpoints after it are no part of the way to it, and it is not the one of the last step."""
+    settings = MergeSettings(method="checkpoints", every=10, last=3)
+    trained = Manifest("pretrain.train", "0" * 16, summary={"steps": 70})
+    assert merge.checkpoint_steps(trained, settings) == ([50, 60], 70)
+    trained.summary["early_stop"] = {"after_step": 70, "best_step": 40}
+    assert merge.checkpoint_steps(trained, settings) == ([20, 30], 40)

@@ -31,8 +31,8 @@ def check_entry(parent: str = "base", published: Path | None = None, **keys: Any
         ({"shares": {"old": 0.7, "new": 0.7}}, "models.more.shares add up to 1.4; allowed: 1, or less where"),
         ({"shares": {"old": 0.1, "new": 0.2}}, "models.more.shares add up to 0.3; allowed: 1, or less where"),
         (
-            {"rope_parameters": {"rope_type": "bent"}},
-            "models.more.rope_parameters.rope_type is 'bent'; allowed: default, linear, dynamic, yarn, longrope, llama3",
+            {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}},
+            "models.more.rope_parameters.rope_type is 'dynamic'; allowed: default, linear, yarn, longrope, llama3",
         ),
         ({"rope_parameters": {"factor": 2.0}}, "models.more.rope_parameters.rope_type is None; allowed: default,"),
         (

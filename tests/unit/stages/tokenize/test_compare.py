@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
+import pytest
 from tokenizers import Tokenizer
 
 from crawl2llm.core import record
@@ -54,3 +56,13 @@ def test_bytes_per_token_by_language(corpora: list[Path], trained: Path, tokeniz
                 counts[key] += more
     assert summary["by_language"] == expected
     assert min(record.read(manifest)["megabytes_per_second"].values()) > 0
+
+
+def test_no_more_text_is_looked_through_than_is_said(corpora: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a few languages what is measured stays far below it, and the validation text of a crawl has no end."""
+    monkeypatch.setattr(compare, "LANGUAGE_BYTES", 1)
+    shard = corpora[0].name.partition(".")[0]
+    texts = [row["text"] for row in rows(Manifest.read(corpora[0]).file(f"validation/{shard}.parquet"), ["text"])]
+    monkeypatch.setattr(compare, "READ_BYTES", sum(len(text.encode()) for text in texts))
+    args = argparse.Namespace(corpus=[corpora[0], Path("not read")], languages=[])
+    assert len(list(compare.validation_texts(args))) == 1 < len(texts)

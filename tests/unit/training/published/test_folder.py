@@ -20,12 +20,13 @@ from tokenizers import Tokenizer
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.root import ROOT
 from crawl2llm.stages.compress.gguf_reference import TEXTS, own_tokenizer
-from crawl2llm.training.model_loading import load_model
+from crawl2llm.training.model_loading import load_model, load_tokenizer
 from crawl2llm.training.published import tool
 from crawl2llm.training.published.checks import check_published
 from crawl2llm.training.published.folder import content_digest, write_model_folder
 from tests.unit.stages.compress.conftest import needs_llama
 from tests.unit.training.published.conftest import llama_ids, needs_published, write_gguf
+from tests.unit.training.tiny_published import write_published
 
 POSITIONS = {
     "llama": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -143,3 +144,18 @@ def test_weights_are_copied_where_they_cannot_be_linked(
     with pytest.raises(InputError, match="half a download"):
         (small / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-2.safetensors"}}')
         write_model_folder(small, tmp_path / "copy")
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_a_template_of_tokenizer_config_is_a_file_too(tmp_path: Path, as_list: bool) -> None:
+    """By which the chat page asks it as it was tuned, and its card says that it chats."""
+    source = write_published(tmp_path / "tiny")
+    text = (source / "chat_template.jinja").read_text()
+    (source / "chat_template.jinja").unlink()
+    config = json.loads((source / "tokenizer_config.json").read_text())
+    tools = {"name": "tool_use", "template": "{{ tools }}"}
+    config["chat_template"] = [tools, {"name": "default", "template": text}] if as_list else text
+    (source / "tokenizer_config.json").write_text(json.dumps(config))
+    write_model_folder(source, tmp_path / "out")
+    assert (tmp_path / "out/chat_template.jinja").read_text() == text
+    assert load_tokenizer(tmp_path / "out").chat_template == text

@@ -161,3 +161,18 @@ def test_what_cannot_be_had_is_said_in_one_line(
     assert command.main([name, "--revision", commit]) == 1
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1 and "hf_wrong" not in error
+
+
+def test_a_folder_of_another_commit_is_neither_taken_nor_gone_on_with(
+    server: Server, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    to, partial = tmp_path / "mine", tmp_path / "mine.part"
+    shutil.copytree(small, partial)  # what an attempt for an earlier commit left
+    (partial / "config.json").write_text("{}")
+    (partial / "chat_template.jinja").write_text("{{ messages }}")
+    fetch = [NAME, "--revision", COMMIT, "--to", str(to)]
+    assert command.main(fetch) == command.main(fetch) == 0
+    assert {file.name: file.read_bytes() for file in to.iterdir()} == {f.name: f.read_bytes() for f in small.iterdir()}
+    (to / "config.json").write_text('{"model_type": "llama"}')
+    assert command.main(fetch) == 1
+    assert f"{to} is there already, and its config.json is not that of {NAME} at {COMMIT}" in capsys.readouterr().err
