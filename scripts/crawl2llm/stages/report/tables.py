@@ -296,8 +296,13 @@ def corpus_facts(run: Run, config: dict[str, Any] | None = None) -> list[Fact]:
     return rows
 
 
-def tokenizer_facts(run: Run) -> dict[str, Any]:
-    """The tokenizer's size, its bytes per token, and its longest tokens as they are shown."""
+def tokenizer_facts(run: Run, models: list[Model]) -> dict[str, Any]:
+    """What models of the run have as tokenizers: the size and bytes per token of the run's own, and its longest tokens as they are shown
+    if it was trained here; in `published` a row for each that came with a model. Without `base`, no model has the run's own.
+    """
+    published = published_table.tokenizer_rows(run, [model.name for model in models if model.step == PUBLISHED_STEP])
+    if published and not any(model.step == BASE_STEP for model in models):
+        return {"vocabulary": None, "longest": [], "published": published}
     facts = run.summary("tokenize.train") or {}
     longest = []
     for token in facts.get("longest_tokens") or []:
@@ -308,9 +313,10 @@ def tokenizer_facts(run: Run) -> dict[str, Any]:
     return {
         **{key: facts.get(key) for key in keys},
         "kind": "A ready tokenizer" if is_ready else "A tokenizer trained on this corpus",
-        "longest": longest,
+        "longest": [] if is_ready else longest,
         "speed": recorded_speed(run, "tokenize.train"),
         "compared": tokenizer_comparison(run),
+        "published": published,
     }
 
 
