@@ -16,6 +16,7 @@ from crawl2llm.core import task_costs
 from crawl2llm.core.console import format_quantity, print_line, singular_or_plural
 from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.core.task_costs import work_benchmarks
+from crawl2llm.formats.model_summaries import parameter_count
 from crawl2llm.formats.run_records import nested_value, read_benchmark
 from crawl2llm.stages.report import alarms, tasks
 from crawl2llm.stages.report.comparison_table import WORDS, difference_text, measure_name
@@ -30,7 +31,6 @@ from crawl2llm.stages.report.page import (
     format_short,
     format_significant,
 )
-from crawl2llm.stages.report.tables import parameter_count
 
 SHOWN = 100  # characters of what a model goes on with
 

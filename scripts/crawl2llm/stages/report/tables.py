@@ -8,6 +8,7 @@ from typing import Any
 from crawl2llm.chain.model_registry import BASE_STEP, PUBLISHED_STEP
 from crawl2llm.chain.steps import MIX, PLAN
 from crawl2llm.core import record
+from crawl2llm.formats.model_summaries import parameter_count
 from crawl2llm.formats.run_records import Run, finite_number, measurement_files, nested_value, training_metrics
 from crawl2llm.stages.report import published_table, synthesis_table, training_gains
 from crawl2llm.stages.report.candidates import expected_missed_pairs
@@ -24,12 +25,6 @@ from crawl2llm.stages.report.page import (
 )
 
 Fact = tuple[str, str, str]  # name, value with its unit, what it was measured on
-
-
-def parameter_count(facts: Any) -> Any:
-    """The model's parameters of a training step's summary: a number, or `total` of {total, non_embedding}."""
-    counts = nested_value(facts, "parameters")
-    return nested_value(counts, "total") if isinstance(counts, dict) else counts
 
 
 def overview_tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]:
