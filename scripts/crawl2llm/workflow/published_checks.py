@@ -11,7 +11,7 @@ from typing import Any
 from crawl2llm.chain import model_registry
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.compress import gguf_support
-from crawl2llm.stages.compress.checks import CHANGED_LOGITS, PRUNE_STEP
+from crawl2llm.stages.compress.checks import CHANGED_LOGITS, PRUNE_STEP, changed_logits_text
 from crawl2llm.stages.pretrain.steps import source_of_model
 from crawl2llm.training.model_loading import context_by
 from crawl2llm.training.published import gguf_tokenizer
@@ -89,7 +89,7 @@ def model_problems(
                 f"{key('method')} is 'structured', which takes models of type {', '.join(LLAMA_LIKE)}, and models.{root} is {kind!r}"
             )
         if step == model_registry.DISTIL_STEP and kind in CHANGED_LOGITS:
-            yield f"models.{model}.step is {step!r}, which does not take models of type {kind!r}: they change their logits after the head"
+            yield changed_logits_text(model, f"type {kind!r}")
         trains_on_text = step == model_registry.DISTIL_STEP or (step == PRUNE_STEP and settings["retrain_tokens"])
         if trains_on_text and settings["batch_tokens"] % limit:
             yield (

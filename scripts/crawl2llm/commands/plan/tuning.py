@@ -16,9 +16,10 @@ from crawl2llm.chain.settings_registry import settings_class
 from crawl2llm.commands.plan.dryrun import Task
 from crawl2llm.commands.plan.estimate import Work
 from crawl2llm.core import free_memory
-from crawl2llm.core.console import format_duration, format_quantity
+from crawl2llm.core.console import format_quantity
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, ManifestError
+from crawl2llm.formats.model_summaries import parameter_count
 from crawl2llm.stages.align.settings import RewardEntry
 from crawl2llm.stages.pretrain.steps import source_of_model
 from crawl2llm.training import cost_estimate, gpus, memory
@@ -28,7 +29,7 @@ from crawl2llm.training.estimate.shape import with_value_model
 from crawl2llm.training.measures import peak_of
 from crawl2llm.training.pretraining_settings import PlanSettings
 from crawl2llm.training.published.sizes import read_sizes
-from crawl2llm.training.resource_plan import format_count, parts_text
+from crawl2llm.training.resource_plan import format_count, hours_text, memory_text, misfit_text
 
 STEPS = (*model_registry.TUNING_STEPS, model_registry.CONTINUE_STEP)
 PAIRS_STEP = {"finetune.train": "finetune.pairs"}  # whose pairs are trained on; align.pairs of the others
@@ -116,7 +117,7 @@ def reward_parameters(entry: RewardEntry, body: int) -> int:
     if entry.manifest is None:
         return body
     try:
-        return int(Manifest.read_unchecked(Path(entry.manifest)).summary.get("parameters", body))
+        return int(parameter_count(Manifest.read_unchecked(Path(entry.manifest)).summary) or body)
     except ManifestError:  # which the check of the config names
         return body
 
@@ -219,16 +220,8 @@ def memory_lines(tuning: Tuning, gpu: gpus.Gpu | None) -> Iterator[str]:
     placement, parts = tuning.placement, tuning.memory_parts(gpu is not None)
     sharing = 1 if gpu else placement.processes  # processes that share what is available
     total, available = sharing * sum(parts.values()), gpu.memory if gpu else free_memory.available_bytes()
-    device = (
-        f"{gpus.with_article(gpu.name)} of {available / 1e9:.0f} GB"
-        if gpu
-        else f"{memory.format_bytes(available)} free here"
-    )
-    refusal = "DOES NOT FIT" if total > memory.TOLERANCE * available else "may not fit, the estimate is not so exact"
-    yield (
-        f"memory of a process: {memory.format_bytes(total / sharing)} ({parts_text(parts)}), {placement.processes} × on {device}: "
-        f"{'fits' if total <= available else refusal}"
-    )
+    verdict = "fits" if total <= available else misfit_text(total > memory.TOLERANCE * available)
+    yield f"{memory_text(parts, placement.processes, gpu.name if gpu else None, available)}: {verdict}"
     if total > available:
         changes = memory.changes_that_fit(
             tuning.shape, tuning.engine, placement, available, sharing, gpu is not None, tuning.step
@@ -249,10 +242,5 @@ def hours_line(tuning: Tuning, plan_settings: PlanSettings, gpu: gpus.Gpu | None
     basis = "30 GFLOP/s of a thread, assumed"
     if gpu:
         basis = f"an MFU of {mfu:.0%}, {'set' if plan_settings.mfu else 'assumed'}"
-    cost = cost_estimate.price_hours(
-        tokens * operations_per_token(tuning) / rate / processes / 3600, processes if gpu else 0, plan_settings
-    )
-    machine = format_quantity(processes, "GPU") if gpu else "this machine"
-    gpu_hours = f" = {cost['gpu_hours']:,.1f} GPU-hours" if gpu else ""
-    price = f", {cost['price']:,.0f} {cost['currency']}" if "price" in cost else ""
-    return f"at most about {format_duration(3600 * cost['hours'])} on {machine}{gpu_hours}{price}, by {basis}"
+    hours, gpu_count = tokens * operations_per_token(tuning) / rate / processes / 3600, processes if gpu else 0
+    return f"at most {hours_text(cost_estimate.price_hours(hours, gpu_count, plan_settings), gpu_count, basis)}"

@@ -78,6 +78,14 @@ def check_pruned(config: dict[str, Any]) -> None:
             )
 
 
+def changed_logits_text(name: str, kind_words: str) -> str:
+    """Why a model cannot be distilled from models of a kind that CHANGED_LOGITS has."""
+    return (
+        f"models.{name}.step is {model_registry.DISTIL_STEP!r}, which does not take models of {kind_words}: they change their logits "
+        "after the head"
+    )
+
+
 def check_distilled(config: dict[str, Any]) -> None:
     """InputError for models of compress.distil whose logits are not those of their heads, and for a student who would read what
     compress.teach does not write.
@@ -87,10 +95,7 @@ def check_distilled(config: dict[str, Any]) -> None:
     for name in model_registry.models_made_by(config, step):
         settings = model_registry.section(config, step, name)
         if kind in CHANGED_LOGITS and not model_registry.is_from_published(config, name):
-            raise InputError(
-                f"models.{name}.step is {step!r}, which does not take models of pretrain.train.model.type {kind!r}: they change their "
-                "logits after the head"
-            )
+            raise InputError(changed_logits_text(name, f"pretrain.train.model.type {kind!r}"))
         if not model_registry.reads_written_teacher(config, name):
             continue
         limited = bool(teach["tokens"])
@@ -179,6 +184,15 @@ def check_merge_weights(settings: MergeSettings, key: Callable[[str], str]) -> N
         raise InputError(f"{key('weights')} is {weights}, whose sum is not above 0: there is no mean")
 
 
+def check_kept_steps(key: str, every: int, keeping: str, keep_every: int | None) -> None:
+    """InputError for a `key` that asks for the checkpoint of every so many steps, if `keeping` has some of them removed."""
+    if not keep_every or every % keep_every:
+        raise InputError(
+            f"{key} is {every}, and {keeping}, which is {keep_every}, keeps no checkpoint of these steps: set it to {every} or to a "
+            "divisor (a placement key: by itself it reruns nothing)"
+        )
+
+
 def check_merged_checkpoints(
     config: dict[str, Any], name: str, settings: MergeSettings, key: Callable[[str], str]
 ) -> None:
@@ -194,12 +208,8 @@ def check_merged_checkpoints(
     if training.get("adapter", "none") != "none" or training.get("method") == model_registry.PPO:
         extra = "an adapter" if training.get("adapter", "none") != "none" else "a model of values"
         raise InputError(f"models.{name}.from is {parent!r}, whose checkpoints are of {extra}; {allowed}")
-    if not (keep_every := training["keep_every"]) or settings.every % keep_every:
-        keeping = model_registry.key_path(config, step, task, "keep_every") if task else f"{step}.keep_every"
-        raise InputError(
-            f"{key('every')} is {settings.every}, and {keeping}, which is {keep_every}, keeps no checkpoint of these steps: set it to "
-            f"{settings.every} or to a divisor (a placement key: by itself it reruns nothing)"
-        )
+    keeping = model_registry.key_path(config, step, task, "keep_every") if task else f"{step}.keep_every"
+    check_kept_steps(key("every"), settings.every, keeping, training["keep_every"])
     if step in TEXT_TOKENS:
         steps = math.ceil(training[TEXT_TOKENS[step]] / training["batch_tokens"])
         if (have := 1 + max(0, steps - 1) // settings.every) < settings.last:

@@ -13,15 +13,17 @@ from crawl2llm.training.published.gguf_file import read_header
 from crawl2llm.training.published.gguf_tokenizer import check_tokenizer
 from crawl2llm.training.published.model_files import (
     CONFIG,
+    INCOMPLETE,
+    TEMPLATE,
     TOKENIZER,
+    TOKENIZER_CONFIG,
     is_gguf,
     read_json,
     safetensors_entries,
     weight_files,
 )
 
-TEMPLATE = "chat_template.jinja"
-TOKEN_FILES = ("tokenizer_config.json", "special_tokens_map.json")  # that name special tokens
+TOKEN_FILES = (TOKENIZER_CONFIG, "special_tokens_map.json")  # that name special tokens
 
 
 def check_published(path: Path, label: str) -> None:
@@ -40,7 +42,7 @@ def check_published(path: Path, label: str) -> None:
 
 
 def _check_folder(path: Path, where: str) -> None:
-    if partial := sorted(path.rglob("*.incomplete")):
+    if partial := sorted(path.rglob(f"*{INCOMPLETE}")):
         raise InputError(f"{where}: half a download ({partial[0].name}); fetch it again")
     if not (path / CONFIG).is_file():
         ggufs = sorted(path.glob("*.gguf"))
