@@ -56,8 +56,8 @@ class Answerer:
         self.settings, self.endpoint = settings, endpoint
         self.room = context_of(model.config) - settings.max_new_tokens  # tokens of a prompt
         end = self.tokenizer.eos_token_id
-        choice = sampling.Choice(end, settings.temperature, further_ends=further_ends(model, end))
-        self.drawer = slots.drawer_for(model, choice, AT_ONCE)
+        self.choice = sampling.Choice(end, settings.temperature, further_ends=further_ends(model, end))
+        self.drawer = slots.drawer_for(model, self.choice, AT_ONCE)
         at_once = AT_ONCE * (SLOT_BATCHES if isinstance(self.drawer, slots.SlotDrawer) else 1)
         self.prompts_at_once = max(1, at_once // settings.answers)
 
