@@ -20,8 +20,9 @@ from crawl2llm.training import initial
 from crawl2llm.training.architecture_match import ROPE
 from crawl2llm.training.model_loading import context_of
 from crawl2llm.training.published.folder import LENGTH_NAMES, link_or_copy, write_json
-from crawl2llm.training.published.model_files import TOKENIZER, TOKENIZER_CONFIG
+from crawl2llm.training.published.model_files import TOKENIZER
 
+TOKENIZER_CONFIG = "tokenizer_config.json"
 KEPT = ("rope_theta", "partial_rotary_factor")  # of RoPE, the parent's where the settings do not name them
 SCALED, ORIGINAL = (
     ("yarn", "longrope", "llama3"),
