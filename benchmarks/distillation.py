@@ -89,7 +89,8 @@ class Student:
         """{bits_per_byte, tasks: the mean accuracy, items: accuracy by task} of a model."""
         self.start(
             "crawl2llm.stages.evaluate.model", "--model", str(model), "--pairs", self.manifest("finetune/pairs", "manifest.json"),
-            "--heldout", *self.shards, "--tasks", self.manifest("evaluate/items", "manifest.json"), "--manifest", f"evaluated/{name}.manifest.json",
+            "--heldout", *self.shards, "--tasks", self.manifest("evaluate/items", "manifest.json"),
+            "--manifest", f"evaluated/{name}.manifest.json",
         )  # fmt: skip
         return figures(self.folder / f"evaluated/{name}.manifest.json")
 

@@ -11,7 +11,7 @@ import yaml
 from tests.slurm.cluster import Cluster
 from tests.slurm.conftest import Drive, own_profile, until
 from tests.workflow.plan import planned
-from tests.workflow.test_matrix import changed, checkout
+from tests.workflow.test_matrix import checkout, config_with
 
 STEPS = {"language.select", "heuristics.score", "heuristics.select"}
 
@@ -22,12 +22,12 @@ def test_edits_while_jobs_wait(cluster: Cluster, complete: Path, tmp_path: Path)
     with checkout(tmp_path) as root:
         run = Drive(folder, {})
         run.snakefile, run.profile = root / "Snakefile", own_profile(tmp_path / "site")
-        before: dict[str, Any] = changed("language.select.threshold", 0.45)
+        before: dict[str, Any] = config_with("language.select.threshold", 0.45)
         (folder / "config.yaml").write_text(yaml.safe_dump(before), encoding="utf-8")
         try:
             run.start("--until", "heuristics_select")
             until("a job in the queue", run.queue)
-            after = changed("language.select.threshold", 0.77)
+            after = config_with("language.select.threshold", 0.77)
             after["heuristics"]["select"]["families"] = ["c4"]
             (folder / "config.yaml").write_text(yaml.safe_dump(after), encoding="utf-8")
             rule, program = (

@@ -91,7 +91,7 @@ def _as(kind: str, text: str) -> Any:
     return raw if kind == "bytes" else text
 
 
-def _resolved(name: str) -> Any:
+def _resolve_name(name: str) -> Any:
     module = functions()[name].module
     found: Any = importlib.import_module(module)
     for part in name.removeprefix(f"{module}.").split("."):
@@ -104,7 +104,7 @@ def _by_itself(function: Function, name: str) -> Call | None:
     needs = function.needs or {function.reads[0]: "str"}
     if not all(one in READ and _is_text(kind) for one, kind in needs.items()):
         return None
-    called = _resolved(name)
+    called = _resolve_name(name)
     return lambda text: _all(called(**{one: _as(kind, text) for one, kind in needs.items()}))
 
 
@@ -305,7 +305,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
             t, np.arange(len(substring_words.split_words(t))) % 2 == 0
         ),
         "crawl2llm.stages.synthesize.passages.passages": lambda t: list(passages.passages(t, 300)),
-        "crawl2llm.stages.synthesize.replies.Judge.__call__": _judged,
+        "crawl2llm.stages.synthesize.replies.Judge.__call__": _judge_reply,
         "crawl2llm.stages.tokenize.train.cut_long_pieces": lambda t: list(train.cut_long_pieces([t], pieces)),
         "crawl2llm.filters.toxicity.terms.Terms.__call__": listed,
         "crawl2llm.commands.trace.document.shorten_line": lambda t: document.shorten_line(t, 40),
@@ -329,7 +329,7 @@ def _foreign(text: str) -> Any:
     return passages.classify_lines(text, lambda line: (line[:1], 0.9), "en", 1, 0.5)
 
 
-def _judged(text: str) -> object:
+def _judge_reply(text: str) -> object:
     from crawl2llm.stages.synthesize import replies
     from crawl2llm.stages.synthesize.endpoint import Reply
     from crawl2llm.stages.synthesize.prompts import Seed, TextRequest
@@ -499,7 +499,7 @@ MADE = {
 }
 
 
-def _made() -> Iterator[Expression]:
+def _made_expressions() -> Iterator[Expression]:
     """Those of MADE that are not of the config."""
     from crawl2llm.filters.pii import checksummed, credentials
     from crawl2llm.stages.ingest import frames
@@ -526,7 +526,7 @@ def _made() -> Iterator[Expression]:
             )
 
 
-def _evaluated(node: ast.expr, module: str) -> Any:
+def _evaluate(node: ast.expr, module: str) -> Any:
     """What an expression of the code is, by the names of its module. Raises NameError for one of a function's own names."""
     code = compile(ast.Expression(node), module, "eval")
     try:
@@ -538,7 +538,7 @@ def _evaluated(node: ast.expr, module: str) -> Any:
 def _hashable(node: ast.expr, module: str) -> Any:
     """The same, None for what is no constant."""
     try:
-        found = _evaluated(node, module)
+        found = _evaluate(node, module)
         hash(found)
     except (NameError, AttributeError, TypeError):
         return None
@@ -560,7 +560,7 @@ def _methods() -> dict[Any, set[str]]:
 def expressions() -> tuple[list[Expression], set[str]]:
     """(all regular expressions of `re` and `regex`; the modules that make some when they run). RE2's are linear, whatever they are."""
     importlib.import_module("snakemake.cli")  # its modules import each other: another order fails
-    used, found, made = _methods(), list(_made()), set[str]()
+    used, found, made = _methods(), list(_made_expressions()), set[str]()
     wanted = {f"{kind}.{way}": (kind, way) for kind in ("re", "regex") for way in (*METHODS, "compile")}
     for module, tree in trees().items():
         names: dict[int, str] = {}
@@ -573,7 +573,7 @@ def expressions() -> tuple[list[Expression], set[str]]:
             kind, way = wanted[ast.unparse(node.func)]
             flags = [one for one in (*node.args[1:], *(key.value for key in node.keywords)) if "re" in ast.unparse(one)]
             try:
-                pattern = _evaluated(node.args[0], module)
+                pattern = _evaluate(node.args[0], module)
                 flag = next(
                     (value for one in flags if isinstance(value := _hashable(one, module), re.RegexFlag | int)), 0
                 )

@@ -90,7 +90,7 @@ def test_models_are_made_compared_exported_and_answer(
     scored = Manifest.of_task(results / "evaluate/model/taught.manifest.json").summary["heldout_text"]["bits_per_byte"]
     student = distillation.Student(results, tmp_path, {"tokens": 2048, "seed": 0})
     figures = student.evaluate(results / "compress/distil/taught.manifest.json", "student")
-    assert figures["bits_per_byte"] == pytest.approx(scored, abs=1e-4), "the benchmark scores as the workflow does"
+    assert figures["bits_per_byte"] == pytest.approx(scored, rel=0.03), "the benchmark's, on more of the held-out text"
 
 
 @pytest.mark.slow

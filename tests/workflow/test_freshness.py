@@ -15,7 +15,7 @@ import yaml
 from crawl2llm.core.task_costs import WORK_SUFFIX
 from tests.workflow.conftest import TINY, differences, run, snapshot
 from tests.workflow.plan import planned
-from tests.workflow.test_matrix import changed, downstream
+from tests.workflow.test_matrix import config_with, downstream
 
 LOST = ("nothing", ".snakemake", "times", ".snakemake and times")
 
@@ -41,13 +41,13 @@ def test_a_moved_folder_is_up_to_date_and_an_edit_is_seen(
 ) -> None:
     folder = moved(copy_of(), lost, tmp_path / "élsewhere, moved")
     assert planned(folder, tiny()) == set()
-    assert planned(folder, changed("quality.select.keep_fraction", 0.77)) == downstream("quality.select")
-    assert planned(folder, changed("pretrain.train.log_every", 3)) == set()
+    assert planned(folder, config_with("quality.select.keep_fraction", 0.77)) == downstream("quality.select")
+    assert planned(folder, config_with("pretrain.train.log_every", 3)) == set()
 
 
 def test_an_edit_before_the_move(copy_of: Callable[[], Path], tmp_path: Path) -> None:
     folder = copy_of()
-    edited = changed("corpus.split.validation_fraction", 0.4)
+    edited = config_with("corpus.split.validation_fraction", 0.4)
     before = planned(folder, edited)
     assert before == downstream("corpus.split")
     assert planned(moved(folder, ".snakemake and times", tmp_path / "moved"), edited) == before
@@ -71,7 +71,7 @@ def test_a_deleted_step_reruns_nothing_while_its_results_below_are_there(copy_of
     folder = copy_of()
     shutil.rmtree(folder / "results/main/heuristics/score")
     assert planned(folder, tiny()) == set()
-    assert "heuristics.score" in planned(folder, changed("heuristics.select.families", ["c4"]))
+    assert "heuristics.score" in planned(folder, config_with("heuristics.select.families", ["c4"]))
 
 
 def test_a_task_that_was_begun_and_not_finished_is_missed(copy_of: Callable[[], Path]) -> None:
@@ -120,7 +120,7 @@ def test_manifests_of_an_earlier_version_are_not_taken_for_new(copy_of: Callable
 
 def test_a_run_says_that_it_replaces_results_of_other_settings(copy_of: Callable[[], Path], tmp_path: Path) -> None:
     folder, config = copy_of(), tmp_path / "config.yaml"
-    config.write_text(yaml.safe_dump(changed("quality.select.keep_fraction", 0.77)), encoding="utf-8")
+    config.write_text(yaml.safe_dump(config_with("quality.select.keep_fraction", 0.77)), encoding="utf-8")
     first, second = (run(folder, "--until", "corpus_split", config=config) for _ in range(2))
     said = (
         "1 of 2 tasks replaces results made with other settings or code; 1 more only reads what other tasks make anew"

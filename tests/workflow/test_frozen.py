@@ -15,7 +15,7 @@ import yaml
 
 from tests.workflow.conftest import TINY, command, differences, environment, snapshot
 from tests.workflow.plan import planned
-from tests.workflow.test_matrix import ORDER, changed, checkout, downstream
+from tests.workflow.test_matrix import ORDER, checkout, config_with, downstream
 
 UNTIL = "tokenize_encode"
 DATA = set(ORDER[: ORDER.index("tokenize.encode") + 1]) - {
@@ -67,7 +67,7 @@ def test_edits_in_the_middle_of_a_run_with_seven_workers(root: Path, complete: P
         for name, (old, new) in EDITS.items():
             assert old in held[name]
             (root / name).write_text(held[name].replace(old, new))
-        after = changed("language.select.threshold", 0.77)
+        after = config_with("language.select.threshold", 0.77)
         config.write_text(json.dumps(after))
         shown, _ = process.communicate(timeout=600)
     finally:

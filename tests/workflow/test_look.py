@@ -85,7 +85,7 @@ def seconds(folder: Path, *names: str) -> float:
     return sum(float(path.read_text(encoding="utf-8").splitlines()[1].split("\t")[0]) for path in paths)
 
 
-def written(tmp_path: Path, tree: dict[str, Any]) -> Path:
+def write_config(tmp_path: Path, tree: dict[str, Any]) -> Path:
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(tree), encoding="utf-8")
     return config
@@ -98,7 +98,7 @@ def test_plan_of_a_complete_run(complete: Path) -> None:
 def test_plan_says_what_and_why(complete: Path, tmp_path: Path) -> None:
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
     tree["evaluate"]["model"]["temperature"] = 0.9
-    done = snakemake("--configfile", str(written(tmp_path, tree)), "--dry-run", folder=complete)
+    done = snakemake("--configfile", str(write_config(tmp_path, tree)), "--dry-run", folder=complete)
     tasks, errors = dryrun.parse_output((done.stdout + done.stderr).splitlines())
     assert errors == []
     assert reasons_by_rule(tasks) == {
@@ -122,7 +122,7 @@ def test_plan_says_what_and_why(complete: Path, tmp_path: Path) -> None:
 def test_plan_scales_a_training_by_its_steps(complete: Path, tmp_path: Path) -> None:
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
     tree["pretrain"]["train"]["steps"] *= 3
-    said = page(complete, written(tmp_path, tree), "--until", "pretrain_train")
+    said = page(complete, write_config(tmp_path, tree), "--until", "pretrain_train")
     threefold = format_duration(3 * seconds(complete, "pretrain/train.tsv"))
     assert re.search(rf"^pretrain_train +1 +{threefold}  steps 40 → 120$", said, re.MULTILINE), said
 
@@ -132,7 +132,7 @@ def test_plan_names_every_key_that_differs(complete: Path, tmp_path: Path) -> No
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
     tree["quality"]["select"]["keep_fraction"] = 0.8
     tree["pretrain"]["train"]["steps"] = 80
-    said = page(complete, written(tmp_path, tree))
+    said = page(complete, write_config(tmp_path, tree))
     assert re.search(r"^quality_select .*  keep_fraction 0\.9 → 0\.8$", said, re.MULTILINE), said
     assert re.search(r"  steps 40 → 80; needs tokenize\.encode, which runs again$", said, re.MULTILINE), said
     assert re.search(
@@ -155,7 +155,7 @@ def test_plan_names_the_file_that_was_replaced(copy_of: Callable[[], Path], tmp_
         (folder / f"books/{number}.txt").write_text(f"A book of {number} words, and more of them. " * 50)
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
     tree["ingest"]["extract"]["sources"] = [{"name": "books", "kind": "text", "paths": ["books/*.txt"]}]
-    config = written(tmp_path, tree)
+    config = write_config(tmp_path, tree)
     run(folder, "--until", "ingest_extract", config=config)
     assert "nothing to do" in page(folder, config, "--until", "ingest_extract")
     (folder / "books/2.txt").write_text("Another book.")

@@ -15,7 +15,7 @@ from crawl2llm.core.manifest import Manifest
 from tests.unit.stages.report.test_render import Page
 from tests.workflow.conftest import TINY
 from tests.workflow.plan import planned
-from tests.workflow.test_matrix import changed
+from tests.workflow.test_matrix import config_with
 
 FILTER = "language"  # of the tiny run, drops more documents than a sample has
 
@@ -119,7 +119,7 @@ def test_words_and_errors(
 def test_without_samples_there_are_no_pages_and_marks_say_why(
     capsys: pytest.CaptureFixture[str], complete: Path, samples: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    tree = changed("report.inspect.samples", 0)
+    tree = config_with("report.inspect.samples", 0)
     assert planned(complete, tree) == {steps.REPORT_STEP}
     config = tmp_path / "off.yaml"
     config.write_text(json.dumps(tree), encoding="utf-8")

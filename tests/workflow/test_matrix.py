@@ -71,7 +71,7 @@ def downstream(step: str | None) -> set[str]:
     return set(ORDER[first:]) - BESIDE.get(step, set())
 
 
-def changed(path: str, value: Any, **also: Any) -> dict[str, Any]:
+def config_with(path: str, value: Any, **also: Any) -> dict[str, Any]:
     """The tiny config with one leaf set, and those that have to be set with it."""
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
     for name, new in {path: value, **also}.items():
@@ -105,7 +105,9 @@ def test_every_filter_can_be_skipped_by_a_source() -> None:
 @pytest.fixture(scope="module")
 def answers_about_models() -> None:
     """What the plans of all cases ask about their models, answered by one process: each by itself would import transformers."""
-    trees = (changed(path, entry["to"], **entry.get("also", {})) for path, entry in CASES.values() if "train." in path)
+    trees = (
+        config_with(path, entry["to"], **entry.get("also", {})) for path, entry in CASES.values() if "train." in path
+    )
     model_check.prefetch_answers(map(config.validate, trees))
 
 
@@ -123,22 +125,22 @@ def test_leaf(complete: Path, fetched_tokenizer: None, answers_about_models: Non
     path, entry = CASES[case]
     if path in KENLM and (why := tools.KENLM.problem()):
         pytest.skip(why)
-    tree = changed(path, entry["to"], **entry.get("also", {}))
+    tree = config_with(path, entry["to"], **entry.get("also", {}))
     before = config.lookup(config.validate(yaml.safe_load(TINY.read_text(encoding="utf-8"))), path)
     assert config.lookup(config.validate(copy.deepcopy(tree)), path) != before, "the table's value is the value it has"
     assert planned(complete, tree) == downstream(entry["runs"]) | set(entry.get("adds", []))
 
 
-def reordered(tree: Any) -> Any:
+def reorder_keys(tree: Any) -> Any:
     """The same YAML with the keys of every mapping the other way round."""
     if isinstance(tree, dict):
-        return {key: reordered(tree[key]) for key in reversed(list(tree))}
+        return {key: reorder_keys(tree[key]) for key in reversed(list(tree))}
     return tree
 
 
 def test_reordered_keys(complete: Path) -> None:
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
-    assert planned(complete, reordered(tree)) == set()
+    assert planned(complete, reorder_keys(tree)) == set()
 
 
 def test_touch_everything(copy_of: Callable[[], Path]) -> None:

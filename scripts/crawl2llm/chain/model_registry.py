@@ -274,6 +274,13 @@ def with_root_keys(models: Config) -> Config:
     }
 
 
+def revision_problem(place: str, hub: str | None, revision: str | None) -> str | None:
+    """What is wrong with the `revision` beside `hub` at a place of the config: one of them without the other."""
+    if bool(hub) == bool(revision):
+        return None
+    return f"{place}.revision is {revision!r}; with hub it is the commit, 40 hexadecimal digits, and with path there is none"
+
+
 def root_problems(name: str, entry: Config) -> Iterator[str]:
     """A line for what is wrong with the entry of a published model."""
     places = [key for key in ("path", "hub") if entry.get(key)]
@@ -287,11 +294,8 @@ def root_problems(name: str, entry: Config) -> Iterator[str]:
             f"models.{name} has {' and '.join(places) or 'neither path nor hub'}: a published model has one of path (a folder or a .gguf "
             "file) and hub; any other has from and step"
         )
-    elif bool(entry.get("hub")) != bool(entry.get("revision")):
-        yield (
-            f"models.{name}.revision is {entry.get('revision')!r}; with hub it is the commit, 40 hexadecimal digits, and with path there "
-            "is none"
-        )
+    elif problem := revision_problem(f"models.{name}", entry.get("hub"), entry.get("revision")):
+        yield problem
 
 
 def card_facts(config: Config) -> Config:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from crawl2llm.core.errors import InputError
@@ -16,6 +17,62 @@ SECTION = "pretrain.train"
 PLACEMENT_KEYS = ("micro_batch", "activation_checkpointing", "selective_checkpointing", "async_checkpoints")
 ADAPTED = ("finetune.train", "align.train")  # sections with a key `adapter`
 LOSS_CHUNK = 1024  # tokens; what is proposed as loss_chunk
+CHECKPOINTING = {"activation_checkpointing": True}
+Change = tuple[str, dict[str, Any]]  # in words, and the keys with their values
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Tries changes of a training's settings and placement: `processes_here` processes are to fit into `available` bytes."""
+
+    shape: Shape
+    settings: EngineSettings
+    placement: Placement
+    available: float
+    processes_here: int
+    cuda: bool
+
+    def total_bytes(self, processes_here: int | None = None, **changed: Any) -> int:
+        """What all processes here take after a change, that of their number included."""
+        moved = {key: value for key, value in changed.items() if hasattr(self.placement, key)}
+        other = {key: value for key, value in changed.items() if key not in moved}
+        parts = memory_parts(self.shape, replace(self.settings, **other), replace(self.placement, **moved), self.cuda)
+        return (processes_here or self.processes_here) * sum(parts.values())
+
+    def is_allowed(self, **changed: Any) -> bool:
+        """Whether the trainer takes the settings after a change; those of a fine-tuning have nothing that does not go together."""
+        placed = {key: value for key, value in vars(self.placement).items() if key in PLACEMENT_KEYS}
+        try:
+            if train := self.settings.pretraining:
+                changed_settings = train.model_copy(update={**placed, **changed})
+                checks.check_settings(changed_settings, changed.get("processes", self.placement.processes))
+        except InputError:
+            return False
+        return True
+
+    def shares_out_batch(self, number: int) -> bool:
+        """Whether `number` processes can share out a global batch, without which the trainer refuses."""
+        placement = self.placement
+        if not self.settings.pretraining:  # pairs, of which each process has one at least
+            return placement.largest is None or number <= placement.largest
+        together = placement.parallel.replica_size
+        if number % together or not self.is_allowed(processes=number):
+            return False
+        accumulation, left = divmod(placement.sequences or 0, placement.micro_batch * number // together)
+        return not left and (placement.sequences is None or accumulation >= placement.parallel.pipeline)
+
+    def fits(self, processes_here: int | None = None, **changed: Any) -> bool:
+        """Whether the training fits after a change, and the trainer takes it."""
+        return self.total_bytes(processes_here, **changed) <= self.available and self.is_allowed(**changed)
+
+    def smaller_batches(self) -> list[int]:
+        """Micro-batches that divide the present one, the largest first."""
+        micro = self.placement.micro_batch
+        return [size for size in range(micro - 1, 0, -1) if micro % size == 0]
+
+    def higher_stages(self) -> range:
+        """The stages of ZeRO above the present one that shard anything."""
+        return range(self.settings.zero_stage + 1, 4 if self.placement.processes > 1 else 0)
 
 
 def changes_that_fit(
@@ -33,101 +90,76 @@ def changes_that_fit(
     where: the section of the config, of which pre-training's alone has the model's shape. Where no single change is enough, the list says
     what all together leave. What the trainer would refuse is no change.
     """
-    train = settings.pretraining
-
-    def total_bytes(number: int = processes_here, **changed: Any) -> int:
-        moved = {key: value for key, value in changed.items() if hasattr(placement, key)}
-        other = {key: value for key, value in changed.items() if key not in moved}
-        return number * sum(memory_parts(shape, replace(settings, **other), replace(placement, **moved), cuda).values())
-
-    def is_allowed(**changed: Any) -> bool:
-        """Whether the trainer takes the settings after a change; those of a fine-tuning have nothing that does not go together."""
-        placed = {key: value for key, value in vars(placement).items() if key in PLACEMENT_KEYS}
-        try:
-            if train:
-                changed_settings = train.model_copy(update={**placed, **changed})
-                checks.check_settings(changed_settings, changed.get("processes", placement.processes))
-        except InputError:
-            return False
-        return True
-
-    def shares_out_batch(number: int) -> bool:
-        """Whether `number` processes can share out a global batch, without which the trainer refuses."""
-        if not train:  # pairs, of which each process has one at least
-            return placement.largest is None or number <= placement.largest
-        together = placement.parallel.replica_size
-        if number % together or not is_allowed(processes=number):
-            return False
-        accumulation, left = divmod(placement.sequences or 0, placement.micro_batch * number // together)
-        return not left and (placement.sequences is None or accumulation >= placement.parallel.pipeline)
-
-    def fits(**changed: Any) -> bool:
-        return total_bytes(**changed) <= available and is_allowed(**changed)
-
-    def change_text(words: str, size: int) -> str:
-        return f"{words} ({format_bytes(size)})"
-
-    micro, processes, suggestions = placement.micro_batch, placement.processes, []
-    smaller = [size for size in range(micro - 1, 0, -1) if micro % size == 0]
-    if size := next((size for size in smaller if fits(micro_batch=size)), 0):
-        suggestions.append(change_text(f"set {where}.micro_batch to {size}", total_bytes(micro_batch=size)))
-    checkpointing = {"activation_checkpointing": True}
-    if not placement.activation_checkpointing and fits(**checkpointing):
-        suggestions.append(change_text(f"set {where}.activation_checkpointing to true", total_bytes(**checkpointing)))
-    # What draws answers reads all logits.
-    if not settings.loss_chunk and not shape.cached_layers and fits(loss_chunk=LOSS_CHUNK):
-        suggestions.append(
-            change_text(
-                f"set {where}.loss_chunk to {LOSS_CHUNK}, which trains again", total_bytes(loss_chunk=LOSS_CHUNK)
-            )
-        )
-    smaller_adapters = (
-        {"none": ("lora", "qlora"), "lora": ("qlora",)}.get(settings.adapter, ()) if where in ADAPTED else ()
+    trial = Trial(shape, settings, placement, available, processes_here, cuda)
+    first_fitting = (
+        next(((words, changed) for words, changed in candidates if trial.fits(**changed)), None)
+        for candidates in (*setting_changes(trial, where), *process_changes(trial, where))
     )
-    for adapter in smaller_adapters:
-        changed: dict[str, Any] = {"adapter": adapter, "engine": "torch", "zero_stage": 0}
-        if fits(**changed):
-            words = f"set {where}.adapter to {adapter} (engine torch, zero_stage 0), which trains again"
-            suggestions.append(change_text(words, total_bytes(**changed)))
-            break
-    waits = {"async_checkpoints": False}
-    if placement.async_checkpoints and fits(**waits):
-        suggestions.append(change_text(f"set {where}.async_checkpoints to false", total_bytes(**waits)))
-    stages = range(settings.zero_stage + 1, 4) if processes > 1 else ()
-    if stage := next((stage for stage in stages if fits(zero_stage=stage)), 0):
-        suggestions.append(
-            change_text(f"set {where}.zero_stage to {stage}, which trains again", total_bytes(zero_stage=stage))
-        )
-    optimizer_on_cpu: dict[str, Any] = {offload.OPTIMIZER: offload.CPU}
-    is_sharded = cuda and settings.engine == "deepspeed" and settings.zero_stage
-    if is_sharded and not offload.is_used(settings) and fits(**optimizer_on_cpu):
-        suggestions.append(
-            change_text(
-                f"set {where}.{offload.OPTIMIZER} to {offload.CPU}, which trains again", total_bytes(**optimizer_on_cpu)
+    suggestions = [
+        f"{words} ({format_bytes(trial.total_bytes(**changed))})" for words, changed in filter(None, first_fitting)
+    ]
+    return suggestions or [all_changes(trial, where)]
+
+
+def setting_changes(trial: Trial, where: str) -> Iterator[Iterable[Change]]:
+    """Changes of one setting to try, of each the dearest last."""
+    settings, placement = trial.settings, trial.placement
+    yield ((f"set {where}.micro_batch to {size}", {"micro_batch": size}) for size in trial.smaller_batches())
+    if not placement.activation_checkpointing:
+        yield [(f"set {where}.activation_checkpointing to true", CHECKPOINTING)]
+    if not settings.loss_chunk and not trial.shape.cached_layers:  # what draws answers reads all logits
+        yield [(f"set {where}.loss_chunk to {LOSS_CHUNK}, which trains again", {"loss_chunk": LOSS_CHUNK})]
+    if where in ADAPTED:
+        yield (
+            (
+                f"set {where}.adapter to {adapter} (engine torch, zero_stage 0), which trains again",
+                {"adapter": adapter, "engine": "torch", "zero_stage": 0},
             )
+            for adapter in {"none": ("lora", "qlora"), "lora": ("qlora",)}.get(settings.adapter, ())
         )
-    for more in (processes * 2**power for power in range(1, 8)) if cuda and settings.zero_stage else ():
-        if shares_out_batch(more) and total_bytes(processes=more) <= available:
-            suggestions.append(change_text(f"train on {more} GPUs, not {processes}", total_bytes(processes=more)))
-            break
-    for fewer in range(processes_here - 1, 0, -1) if not cuda else ():
-        left = processes // processes_here * fewer  # of all nodes
-        if shares_out_batch(left) and total_bytes(fewer, processes=left) <= available:
-            words = f"lower {where}.processes from {processes_here} to {fewer}"
-            suggestions.append(change_text(words, total_bytes(fewer, processes=left)))
-            break
-    if suggestions:
-        return suggestions
-    highest_stage = next(
-        (stage for stage in reversed(stages) if is_allowed(**checkpointing, zero_stage=stage)), settings.zero_stage
+    if placement.async_checkpoints:
+        yield [(f"set {where}.async_checkpoints to false", {"async_checkpoints": False})]
+    yield (
+        (f"set {where}.zero_stage to {stage}, which trains again", {"zero_stage": stage})
+        for stage in trial.higher_stages()
     )
-    combined = {**checkpointing, "zero_stage": highest_stage}
-    if size := next((size for size in (micro, *smaller) if fits(micro_batch=size, **combined)), 0):
-        words = f"set {where}.activation_checkpointing to true, {where}.micro_batch to {size}"
-        words += f", {where}.zero_stage to {highest_stage}" if highest_stage != settings.zero_stage else ""
-        return [change_text(words, total_bytes(micro_batch=size, **combined))]
-    left = total_bytes(micro_batch=1, **combined)
-    return [
+    if trial.cuda and settings.engine == "deepspeed" and settings.zero_stage and not offload.is_used(settings):
+        optimizer_on_cpu = {offload.OPTIMIZER: offload.CPU}
+        yield [(f"set {where}.{offload.OPTIMIZER} to {offload.CPU}, which trains again", optimizer_on_cpu)]
+
+
+def process_changes(trial: Trial, where: str) -> Iterator[Iterable[Change]]:
+    """More GPUs, or fewer processes of a CPU, that share out the batch."""
+    processes, here = trial.placement.processes, trial.processes_here
+    if trial.cuda and trial.settings.zero_stage:
+        yield (
+            (f"train on {more} GPUs, not {processes}", {"processes": more})
+            for more in (processes * 2**power for power in range(1, 8))
+            if trial.shares_out_batch(more)
+        )
+    if not trial.cuda:
+        yield (
+            (f"lower {where}.processes from {here} to {fewer}", {"processes_here": fewer, "processes": of_all_nodes})
+            for fewer in range(here - 1, 0, -1)
+            if trial.shares_out_batch(of_all_nodes := processes // here * fewer)
+        )
+
+
+def all_changes(trial: Trial, where: str) -> str:
+    """What is enough where no single change is, or what the model takes after all of them."""
+    present_stage = trial.settings.zero_stage
+    allowed_stages = (
+        stage for stage in reversed(trial.higher_stages()) if trial.is_allowed(**CHECKPOINTING, zero_stage=stage)
+    )
+    highest_stage = next(allowed_stages, present_stage)
+    combined = {**CHECKPOINTING, "zero_stage": highest_stage}
+    for size in (trial.placement.micro_batch, *trial.smaller_batches()):
+        if trial.fits(micro_batch=size, **combined):
+            words = f"set {where}.activation_checkpointing to true, {where}.micro_batch to {size}"
+            words += f", {where}.zero_stage to {highest_stage}" if highest_stage != present_stage else ""
+            return f"{words} ({format_bytes(trial.total_bytes(micro_batch=size, **combined))})"
+    left = trial.total_bytes(micro_batch=1, **combined)
+    return (
         f"make the model smaller ({SECTION}.model) or tokenize.train.vocabulary: with a micro_batch of 1, activation checkpointing and "
         f"ZeRO {highest_stage} it still takes {format_bytes(left)}"
-    ]
+    )

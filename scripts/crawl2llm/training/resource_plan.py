@@ -175,6 +175,25 @@ def steps_text(summary: dict[str, Any]) -> str:
     return f"{summary['steps'] - before:,} steps{f' after step {before:,}' if before else ''}"
 
 
+def memory_text(parts: dict[str, int], processes: int, gpu: str | None, available: float) -> str:
+    """The memory of each of so many processes, and what there is: of a GPU of this product, or free on this machine."""
+    device = f"{gpus.with_article(gpu)} of {available / 1e9:.0f} GB" if gpu else f"{format_bytes(available)} free here"
+    return f"memory of a process: {format_bytes(sum(parts.values()))} ({parts_text(parts)}), {processes} × on {device}"
+
+
+def misfit_text(is_refused: bool) -> str:
+    """Of a training whose estimate is more than there is: whether it would be refused."""
+    return "DOES NOT FIT" if is_refused else "may not fit, the estimate is not so exact"
+
+
+def hours_text(cost: dict[str, Any], gpu_count: int, basis: str) -> str:
+    """The hours of a training and their price. cost: see `cost_estimate.price_hours`; gpu_count: 0 on a CPU."""
+    machine = format_quantity(gpu_count, "GPU") if gpu_count else "this machine"
+    gpu_hours = f" = {cost['gpu_hours']:,.1f} GPU-hours" if gpu_count else ""
+    price = f", {cost['price']:,.0f} {cost['currency']}" if "price" in cost else ""
+    return f"about {format_duration(3600 * cost['hours'])} on {machine}{gpu_hours}{price}, by {basis}"
+
+
 def plan_lines(summary: dict[str, Any], estimate: dict[str, Any]) -> list[str]:
     """The plan for people: what is trained, its memory, how long it takes, its disk; and where it does not fit, why and what to change."""
     sizes, parts = summary["parameters"], dict(estimate["memory"])
@@ -186,20 +205,12 @@ def plan_lines(summary: dict[str, Any], estimate: dict[str, Any]) -> list[str]:
             f", {format_count(summary['tokens'])} tokens = {summary['tokens_per_parameter']:,.1f} a parameter (Chinchilla: "
             f"{summary['chinchilla_tokens_per_parameter']}), {steps_text(summary)}, {summary['flops']['total']:.1e} FLOP"
         )
-    total = parts.pop("total")
-    on = (
-        f"{gpus.with_article(estimate['gpu'])} of {estimate['available'] / 1e9:.0f} GB"
-        if estimate["gpu"]
-        else f"{format_bytes(estimate['available'])} free here"
-    )
+    del parts["total"]
     if estimate["fits"]:
         verdict = "fits with less than a tenth to spare" if estimate["tight"] else "fits"
     else:
-        verdict = "DOES NOT FIT" if estimate["refused"] else "may not fit, the estimate is not so exact"
-    out = [
-        head,
-        f"memory of a process: {format_bytes(total)} ({parts_text(parts)}), {estimate['processes']} × on {on}: {verdict}",
-    ]
+        verdict = misfit_text(estimate["refused"])
+    out = [head, f"{memory_text(parts, estimate['processes'], estimate['gpu'], estimate['available'])}: {verdict}"]
     if sizes_beside := [
         f"{format_bytes(each)} {PLACES[kind]}" for kind, each in estimate.get("offloaded", {}).items() if each
     ]:
@@ -207,10 +218,7 @@ def plan_lines(summary: dict[str, Any], estimate: dict[str, Any]) -> list[str]:
     if not estimate["fits"]:
         out.append(f"to make it fit: {', or '.join(estimate['changes'])}")
     if "hours" in estimate:
-        on = format_quantity(estimate["processes"], "GPU") if estimate["gpu"] else "this machine"
-        more = f" = {estimate['gpu_hours']:,.1f} GPU-hours" if estimate["gpu"] else ""
-        price = f", {estimate['price']:,.0f} {estimate['currency']}" if "price" in estimate else ""
-        out.append(f"about {format_duration(3600 * estimate['hours'])} on {on}{more}{price}, by {estimate['basis']}")
+        out.append(hours_text(estimate, estimate["processes"] if estimate["gpu"] else 0, estimate["basis"]))
     elif "hours_per_billion_tokens" in estimate:
         out.append(f"{estimate['hours_per_billion_tokens']:,.2g} hours for a billion tokens, by {estimate['basis']}")
     else:

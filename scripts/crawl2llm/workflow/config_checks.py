@@ -217,11 +217,8 @@ def check_topics(config: dict[str, Any]) -> None:
 def check_curve(config: dict[str, Any]) -> None:
     """Raise InputError for a learning curve whose checkpoints the training would remove."""
     curve_every, keep_every = config["evaluate"]["curve"]["every"], config["pretrain"]["train"]["keep_every"]
-    if curve_every and (not keep_every or curve_every % keep_every):
-        raise InputError(
-            f"evaluate.curve.every is {curve_every}, and pretrain.train.keep_every, which is {keep_every}, keeps no checkpoint of these "
-            f"steps: set it to {curve_every} or to a divisor (a placement key: by itself it reruns nothing)"
-        )
+    if curve_every:
+        quantizing.check_kept_steps("evaluate.curve.every", curve_every, "pretrain.train.keep_every", keep_every)
 
 
 def check_judge(config: dict[str, Any]) -> None:

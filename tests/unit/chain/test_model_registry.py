@@ -24,7 +24,7 @@ def config(models: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     return validate({**({} if models is None else {"models": models}), **more})
 
 
-def refused(text: str) -> str:
+def refusal_text(text: str) -> str:
     with pytest.raises(ConfigError) as caught:
         validate(yaml.safe_load(text))
     return str(caught.value)
@@ -108,12 +108,12 @@ def refused(text: str) -> str:
     ],
 )  # fmt: skip
 def test_refused_with_the_key_the_value_and_what_is_allowed(models: str, words: str) -> None:
-    message = refused(f"models: {models}")
+    message = refusal_text(f"models: {models}")
     assert words in message and message.count("\n") == 0, message
 
 
 def test_a_chain_below_a_cycle_is_not_told_of_as_well() -> None:
-    message = refused(yaml.safe_dump({"models": {"a": {**SFT, "from": "a"}, "b": {**SFT, "from": "a"}}}))
+    message = refusal_text(yaml.safe_dump({"models": {"a": {**SFT, "from": "a"}, "b": {**SFT, "from": "a"}}}))
     assert message.count("models.") == 1
 
 
@@ -123,7 +123,7 @@ def test_a_chain_below_a_cycle_is_not_told_of_as_well() -> None:
 )
 def test_an_old_name_is_refused_with_the_new_one(old: str, new: str) -> None:
     stage, step, key = old.split(".")
-    assert f"{old} is now called {new}" in refused(yaml.safe_dump({stage: {step: {key: 2}}}))
+    assert f"{old} is now called {new}" in refusal_text(yaml.safe_dump({stage: {step: {key: 2}}}))
 
 
 def test_the_default_is_one_fine_tuned_model_and_none_is_allowed() -> None:
@@ -154,7 +154,7 @@ def test_an_overlay_changes_one_key_of_one_model_takes_one_away_or_adds_one() ->
         ({"sft": 3}, "variants.v: models.sft is 3, which is not of type object or null"),
         (["sft"], "variants.v: models is ['sft'], which is not of type object"),
     ):
-        assert words in refused(yaml.safe_dump({"variants": {"v": {"models": models}}}))
+        assert words in refusal_text(yaml.safe_dump({"variants": {"v": {"models": models}}}))
 
 
 def test_the_untrained_model_is_evaluated_where_it_is_asked_for() -> None:

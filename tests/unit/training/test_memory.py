@@ -179,7 +179,7 @@ def test_where_no_single_change_is_enough_it_says_what_all_together_leave() -> N
 PARALLEL: list[dict[str, int]] = [{}, {"tensor": 2}, {"pipeline": 4}, {"sequence": 2}, {"expert": 2}]
 
 
-def changed(words: str) -> dict[str, Any]:
+def changed_settings(words: str) -> dict[str, Any]:
     """The settings that a change names."""
     found = re.findall(r"pretrain\.train\.(\w+) (?:from \d+ )?to (true|false|\d+)", words)
     found += [("processes", number) for number in re.findall(r"train on (\d+) GPUs", words)]
@@ -209,11 +209,11 @@ def test_no_change_is_named_that_the_trainer_refuses(engine: str, parallel: dict
         if here * sum(memory.memory_parts(WIDE, settings, place, cuda).values()) <= here * size:
             continue
         for words in memory.changes_that_fit(WIDE, settings, place, here * size, here, cuda):
-            made = train_settings(**{**given_keys, **at, **changed(words)})
+            made = train_settings(**{**given_keys, **at, **changed_settings(words)})
             checks.check_settings(made, made.processes)
             degrees = Degrees.of_settings(made)
             assert 64 * degrees.replica_size // (made.micro_batch * made.processes) >= degrees.pipeline
-            tried, kinds = tried + 1, kinds | changed(words).keys()
+            tried, kinds = tried + 1, kinds | changed_settings(words).keys()
     assert tried > 10 or (engine == "deepspeed" and parallel)
     assert {"zero_stage", "micro_batch"} <= kinds or parallel
 

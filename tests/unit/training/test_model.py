@@ -30,14 +30,14 @@ SHAPE: dict[str, Any] = {
 }
 
 
-def made(**changes: Any) -> Any:
+def make_model(**changes: Any) -> Any:
     return build(model.build_config(shape_settings(**(SHAPE | changes)), 100, 0), 1)
 
 
 def test_parameters() -> None:
     layer = 32 * 32 * 2 + 32 * 16 * 2 + 3 * 32 * 64 + 2 * 32
     inside = 2 * layer + 32
-    tied, untied = model.parameter_counts(made()), model.parameter_counts(made(tie_embeddings=False))
+    tied, untied = model.parameter_counts(make_model()), model.parameter_counts(make_model(tie_embeddings=False))
     assert tied == {"total": inside + 3200, "non_embedding": inside, "multiplied": inside + 3200}
     assert untied == {"total": inside + 6400, "non_embedding": inside, "multiplied": inside + 3200}
 
@@ -52,7 +52,7 @@ ADAMW = engine_settings(optimizer="adamw", weight_decay=0.1)
 
 
 def test_only_matrices_decay() -> None:
-    built = made(tie_embeddings=False)
+    built = make_model(tie_embeddings=False)
     names = {id(parameter): name for name, parameter in built.named_parameters()}
     decayed, kept = ([names[id(p)] for p in group["params"]] for group in model.parameter_groups(built, ADAMW))
     assert "lm_head.weight" in decayed and all("norm" not in name and "embed" not in name for name in decayed)
@@ -62,7 +62,7 @@ def test_only_matrices_decay() -> None:
 
 
 def test_the_seed_decides_the_weights() -> None:
-    one, two = made().lm_head.weight, made().lm_head.weight
+    one, two = make_model().lm_head.weight, make_model().lm_head.weight
     other = build(model.build_config(shape_settings(**SHAPE), 100, 0), 2).lm_head.weight
     assert one.equal(two) and not one.equal(other)
 

@@ -19,7 +19,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from crawl2llm.core.errors import InputError
 from crawl2llm.training import checks, engine, model
 from crawl2llm.training.muon import QUINTIC, STEPS, Muon, orthogonalize
-from tests.unit.training.test_model import made
+from tests.unit.training.test_model import make_model
 from tests.unit.training.typed import engine_settings, train_settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -62,7 +62,7 @@ def test_in_bf16_every_product_is_and_the_update_is_nearly_the_same(shape: tuple
 
 def test_the_config_alone_says_in_which_precision() -> None:
     def moved(**changes: Any) -> tuple[set[torch.dtype], torch.Tensor]:
-        built = made()
+        built = make_model()
         settings = replace(SETTINGS, **changes)
         job = SimpleNamespace(settings=settings, empty_model=lambda: built)
         bare = SimpleNamespace(weights=lambda: dict(built.named_parameters()))
@@ -82,7 +82,7 @@ def test_the_config_alone_says_in_which_precision() -> None:
 def test_groups() -> None:
     """Matrices inside the layers are turned; an untied head, embeddings and norms are AdamW's."""
     for tied in (True, False):
-        built = made(tie_embeddings=tied)
+        built = make_model(tie_embeddings=tied)
         names = {id(parameter): name for name, parameter in built.named_parameters()}
         groups = model.parameter_groups(built, SETTINGS)
         turned = [group for group in groups if "momentum" in group]

@@ -105,7 +105,7 @@ def test_labels_are_words_and_the_choices_of_what_is_held_out(corpus: list[Path]
         "labels": {"0": "bad", "1": "good"},
         "heldout": 0.3,
     }
-    manifest = made(tmp_path, corpus, files=[entry])
+    manifest = make_pairs(tmp_path, corpus, files=[entry])
     train, held = (read_pairs(manifest.path, name)[0] for name in ("train", "heldout"))  # type: ignore[arg-type]
     assert len(train) + len(held) == 200 and {row["answer"] for row in train} == {"bad", "good"}
     assert all(row["choices"] == ["bad", "good"] and row["choices"][row["gold"]] == row["answer"] for row in held)
@@ -198,7 +198,7 @@ def test_a_chat_is_asked_as_it_was_trained(turns: list[tuple[str, str]], system:
     assert rendered == [template.prompt(template.conversation(system, turns[:-1], turns[-1][0]))]
 
 
-def made(tmp_path: Path, corpus: list[Path], **settings: Any) -> Manifest:
+def make_pairs(tmp_path: Path, corpus: list[Path], **settings: Any) -> Manifest:
     out = tmp_path / "manifest.json"
     config = tiny.config("finetune.pairs", patterns=[], min_train=1, min_heldout=4, **settings)
     assert pairs.main(["--config", config, "--corpus", *map(str, corpus), "--manifest", str(out)]) == 0
@@ -210,7 +210,7 @@ def test_a_file_beside_the_corpus(corpus: list[Path], tmp_path: Path) -> None:
     rows = [{"question": f"What is {n}?", "answer": f"It is the number {n} and no other."} for n in range(300)]
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *rows[:9], {"question": "Why?"}]))
-    manifest = made(tmp_path / "one", corpus, files=[{"path": str(path), "heldout": 0.2}])
+    manifest = make_pairs(tmp_path / "one", corpus, files=[{"path": str(path), "heldout": 0.2}])
     train, held = (read_pairs(manifest.path, name)[0] for name in ("train", "heldout"))  # type: ignore[arg-type]
     assert len(train) + len(held) == 300 and 30 < len(held) < 90
     assert manifest.counts["in"] == 310 == manifest.counts["kept"] + sum(manifest.counts["dropped"].values())
@@ -218,9 +218,9 @@ def test_a_file_beside_the_corpus(corpus: list[Path], tmp_path: Path) -> None:
     assert [row["of"] for row in manifest.summary["examples"]] == ["a.jsonl"] * pairs.EXAMPLES_SHOWN
     assert manifest.file(CHAT).read_text() == TEMPLATE.chat_template()
     path.write_text("".join(json.dumps(row) + "\n" for row in rows[::-1]))  # another order, the same pairs
-    again = made(tmp_path / "two", corpus, files=[{"path": str(path), "heldout": 0.2}])
+    again = make_pairs(tmp_path / "two", corpus, files=[{"path": str(path), "heldout": 0.2}])
     assert read_pairs(again.path, "train")[0] == train  # type: ignore[arg-type]
-    few = made(tmp_path / "few", corpus, files=[{"path": str(path), "heldout": 0}]).summary["notes"]
+    few = make_pairs(tmp_path / "few", corpus, files=[{"path": str(path), "heldout": 0}]).summary["notes"]
     assert few[0].endswith("Give more rows in finetune.pairs.files, raise their `heldout`, or lower it."), "no patterns"
 
 
@@ -236,7 +236,7 @@ def test_the_pairs_of_a_conversation_name_it(corpus: list[Path], tmp_path: Path)
                 for role, text in zip(("user", "assistant"), turn, strict=True)
             ]
             out.write(json.dumps({"messages": said}) + "\n")
-    manifest = made(tmp_path / "out", corpus, files=[{"path": str(path), "layout": "chat", "heldout": 0.5}])
+    manifest = make_pairs(tmp_path / "out", corpus, files=[{"path": str(path), "layout": "chat", "heldout": 0.5}])
     assert manifest.path
     found = [row for name in ("train", "heldout") for row in read_pairs(manifest.path, name)[0]]
     by_document: dict[str, set[str]] = {}
@@ -259,7 +259,7 @@ def test_real_files(name: str, corpus: list[Path], tmp_path: Path) -> None:
     path = DATA / "sft" / name
     if not path.exists():
         pytest.skip(f"{path} is not here; set CRAWL2LLM_DATA")
-    manifest = made(tmp_path, corpus, files=[{"path": str(path), **REAL[name]}], max_train=100_000)
+    manifest = make_pairs(tmp_path, corpus, files=[{"path": str(path), **REAL[name]}], max_train=100_000)
     assert manifest.summary["train"] > 80
     assert manifest.counts["in"] == manifest.counts["kept"] + sum(manifest.counts["dropped"].values())
 

@@ -250,10 +250,10 @@ def noise_lines(model: Row | None) -> Iterator[str]:
     from crawl2llm.stages.report.sweeps.tables import measure_name
 
     rows = [(measure, measure["noise"]) for measure in (model["measures"] if model else ())]
-    known = [(measure, noise) for measure, noise in rows if noise["deviation"] is not None]
-    if known:
-        yield f"standard deviation between seeds ({known[0][1]['freedom']} degrees of freedom) beside the largest difference to main:"
-    for measure, noise in known:
+    spreads = [(measure, noise) for measure, noise in rows if noise["deviation"] is not None]
+    if spreads:
+        yield f"standard deviation between seeds ({spreads[0][1]['freedom']} degrees of freedom) beside the largest difference to main:"
+    for measure, noise in spreads:
         largest = max((row["difference"] for row in measure["to_main"]), key=abs, default=0.0)
         yield f"  {measure_name(measure['name'])}: {noise['deviation']:.4f}, {largest:+.4f}"
 

@@ -160,46 +160,35 @@ def speed_lines(train: ResolvedSettings, gpus: int) -> list[str]:
     ]
 
 
-def config_text(
-    samples: list[tuple[Source, Sample]],
-    languages: list[str],
-    estimate: Estimate,
-    name: str,
-    shards: int,
-    digits: int,
-    gpus: int = 0,
-) -> str:
-    """The config as YAML with comments. gpus: of a node, on which it is to train; 0: it trains on a CPU."""
-    train, model = estimate.settings, estimate.settings.model
-    assert train.steps is not None  # as epochs are auto
-    trained = train.steps * train.global_batch_tokens
-    keep_fraction = SelectSettings().keep_fraction
+def sample_comments(source: Source, sample: Sample) -> list[str]:
+    """What a source is and what a sample of it held, as comments."""
+    rejected = sum(sample.rejected.values())
+    # All damage, and of the rest what is most common, four in all or more.
+    rejections = sorted(sample.rejected.most_common(), key=lambda each: each[0] not in DAMAGE)
+    rejections = rejections[: max(4, sum(why in DAMAGE for why, _ in rejections))]
+    if other_count := rejected - sum(number for _, number in rejections):
+        rejections.append(("others", other_count))
+    reasons = ", ".join(f"{reason} {number:,}" for reason, number in rejections)
+    return [
+        f"# {', '.join(source.patterns)}: {format_quantity(len(source.files), 'file')}, {source.bytes / 1e6:,.1f} MB of kind "
+        f"{source.kind}.",
+        *source_comments(source),
+        f"#   Sample: {format_quantity(sample.files, 'file')}, {sample.bytes / 1e6:,.1f} MB: "
+        f"{format_quantity(sample.documents.total(), 'document')} with text and {format_quantity(rejected, 'record')} without"
+        + (f" ({reasons})" if reasons else "")
+        + ".",
+    ]
+
+
+def estimate_comments(
+    samples: list[tuple[Source, Sample]], estimate: Estimate, trained: int, digits: int, gpus: int
+) -> list[str]:
+    """What a run would have, make and take, as comments. trained: tokens. digits: of tokenize.train. gpus: as of `config_text`."""
+    train, keep_fraction = estimate.settings, SelectSettings().keep_fraction
     languages_text = ", ".join(
         f"{language} {share:.1%}" for language, share in list(language_shares(samples).items())[:10]
     )
-    lines = [
-        f"# Written by `crawl2llm new` after a look at a sample. Run it: {run_command(Path(name))}",
-        "# `crawl2llm keys WORD` finds a key. What is not set here has its default.",
-        "#",
-    ]
-    for source, sample in samples:
-        rejected = sum(sample.rejected.values())
-        # All damage, and of the rest what is most common, four in all or more.
-        rejections = sorted(sample.rejected.most_common(), key=lambda each: each[0] not in DAMAGE)
-        rejections = rejections[: max(4, sum(why in DAMAGE for why, _ in rejections))]
-        if other_count := rejected - sum(number for _, number in rejections):
-            rejections.append(("others", other_count))
-        reasons = ", ".join(f"{reason} {number:,}" for reason, number in rejections)
-        lines += [
-            f"# {', '.join(source.patterns)}: {format_quantity(len(source.files), 'file')}, {source.bytes / 1e6:,.1f} MB of kind "
-            f"{source.kind}.",
-            *source_comments(source),
-            f"#   Sample: {format_quantity(sample.files, 'file')}, {sample.bytes / 1e6:,.1f} MB: "
-            f"{format_quantity(sample.documents.total(), 'document')} with text and {format_quantity(rejected, 'record')} without"
-            + (f" ({reasons})" if reasons else "")
-            + ".",
-        ]
-    lines += [
+    return [
         f"# Languages, by text: {languages_text}.",
         *[
             f"# The filters left NOTHING of {language} in the sample: a model of it needs other texts or other filters."
@@ -225,6 +214,28 @@ def config_text(
         "#   (predicted for the settings of `crawl2llm new --gpus`, by a count of their operations; not measured).",
         *digits_note(digits).splitlines(),
         *held_out_note(estimate),
+    ]
+
+
+def config_text(
+    samples: list[tuple[Source, Sample]],
+    languages: list[str],
+    estimate: Estimate,
+    name: str,
+    shards: int,
+    digits: int,
+    gpus: int = 0,
+) -> str:
+    """The config as YAML with comments. gpus: of a node, on which it is to train; 0: it trains on a CPU."""
+    train, model = estimate.settings, estimate.settings.model
+    assert train.steps is not None  # as epochs are auto
+    trained = train.steps * train.global_batch_tokens
+    lines = [
+        f"# Written by `crawl2llm new` after a look at a sample. Run it: {run_command(Path(name))}",
+        "# `crawl2llm keys WORD` finds a key. What is not set here has its default.",
+        "#",
+        *[line for source, sample in samples for line in sample_comments(source, sample)],
+        *estimate_comments(samples, estimate, trained, digits, gpus),
         "",
         "ingest:",
         "  extract:",

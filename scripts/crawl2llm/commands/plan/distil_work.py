@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from crawl2llm.core.manifest import Manifest
-
 # Floating-point operations of a parameter for a token (arXiv:2001.08361, section 2.1): a forward pass, and a step of a training.
 FORWARD, STEP = 2, 6
-
-
-def parameter_count(manifest: Manifest | None) -> int:
-    """Parameters of the model that a manifest is of; 0 if it does not say."""
-    counts = manifest.summary.get("parameters", 0) if manifest else 0
-    return int(counts["total"] if isinstance(counts, Mapping) else counts)
 
 
 def distil_operations(settings: Mapping[str, Any], student: str | None, parameters: Callable[[str], int]) -> float:

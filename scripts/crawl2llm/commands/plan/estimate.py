@@ -14,10 +14,11 @@ from typing import Any
 
 from crawl2llm.chain import filter_order, halving, model_registry, steps
 from crawl2llm.commands.plan.counting_steps import UNCOUNTED, counting_step
-from crawl2llm.commands.plan.distil_work import distil_operations, parameter_count
+from crawl2llm.commands.plan.distil_work import distil_operations
 from crawl2llm.commands.plan.dryrun import Task, variant_and_step
 from crawl2llm.commands.plan.last_run import LastRun
 from crawl2llm.core.errors import InputError
+from crawl2llm.formats.model_summaries import parameter_count
 from crawl2llm.stages.tokenize.ready_checks import with_known_vocabulary
 from crawl2llm.training import auto, cost_estimate, gpus
 from crawl2llm.training.parameters import model_of_summary
@@ -263,7 +264,8 @@ class Work:
             if name not in (model_registry.BASE, *config["models"]):
                 return 0
             of_step, task = model_registry.making_task(config, name)
-            return parameter_count(self.last.manifests(self.owning_variant(variant, of_step), of_step).get(task))
+            manifest = self.last.manifests(self.owning_variant(variant, of_step), of_step).get(task)
+            return int(parameter_count(manifest.summary) or 0) if manifest else 0
 
         now = model_registry.section(config, step, model)
         return ratio(

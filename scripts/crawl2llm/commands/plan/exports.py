@@ -17,8 +17,11 @@ def export_obstacle_lines(tasks: Iterable[Task], variants: dict[str, dict[str, A
 
     A config that asks for such an export is refused before its plan (gguf_support.check_exports).
     """
-    trained = {task.variant for task in tasks if task.step in DECIDING_STEPS}
-    made = (config for name, config in variants.items() if name in trained and trains_base(config))
-    configs = [config for config in made if not gguf_support.gguf_exports(config)]
+    changing = {task.variant for task in tasks if task.step in DECIDING_STEPS}
+    configs = [
+        config
+        for name, config in variants.items()
+        if name in changing and trains_base(config) and not gguf_support.gguf_exports(config)
+    ]
     for obstacle in dict.fromkeys(obstacle for config in configs for obstacle in gguf_support.gguf_problems(config)):
         yield f"no export as GGUF afterwards: {obstacle}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,76 @@ KEY = "align.pairs.rewards"
 Row = dict[str, Any]
 
 
+class Answerer:
+    """A model that answers questions, several times each, and what its answers are worth by `rewards`.
+
+    manifest: of the model. endpoint: what judges where an entry of rewards says so.
+    """
+
+    def __init__(
+        self, manifest: Path, settings: PairsSettings, template: Template, endpoint: EndpointJudge | None
+    ) -> None:
+        folder = verify_weights(manifest)[1]
+        model, self.tokenizer = load_model(folder)
+        template = self.template = layout_for(template, self.tokenizer)
+        quantized_weights.place_model(model)
+
+        def judge_of(entry: RewardEntry, key: str) -> RewardModel | EndpointJudge:
+            if entry.reward == ENDPOINT:
+                assert endpoint is not None
+                return endpoint
+            assert entry.manifest is not None  # see checks.check_answering
+            return RewardModel(Path(entry.manifest), False, folder, template, key)
+
+        self.rewards = Rewards(settings.rewards, KEY, judge_of, endpoint=True)
+        self.rewards.move_to(model.device)
+        self.settings, self.endpoint = settings, endpoint
+        self.room = context_of(model.config) - settings.max_new_tokens  # tokens of a prompt
+        end = self.tokenizer.eos_token_id
+        self.choice = sampling.Choice(end, settings.temperature, further_ends=further_ends(model, end))
+        self.drawer = slots.drawer_for(model, self.choice, AT_ONCE)
+        at_once = AT_ONCE * (SLOT_BATCHES if isinstance(self.drawer, slots.SlotDrawer) else 1)
+        self.prompts_at_once = max(1, at_once // settings.answers)
+
+    def fitting_prompts(
+        self, questions: Iterable[tuple[str, Row]], dropped: Counter[str], cut: Counter[str]
+    ) -> Iterator[tuple[str, Row, list[int]]]:
+        """(split, row, ids of the prompt) of each question that can be asked and judged; see `sample_preferences`."""
+        for split, row in questions:
+            question = cut_prompt(row["question"], self.template, self.tokenizer, self.room)
+            ids = self.tokenizer(self.template.prompt(question))["input_ids"] if question is not None else []
+            if not ids:
+                dropped["too_long"] += 1
+            elif self.endpoint is not None and self.endpoint.needs_reference and not row.get("answer"):
+                dropped["no_reference"] += 1
+            else:
+                if question != row["question"]:
+                    cut["prompts"] += 1
+                yield split, row, ids
+
+    def scored_answers(self, batch: Sequence[tuple[str, Row, list[int]]]) -> Iterator[list[tuple[float, str]]]:
+        """Of each prompt the answers that have a text, each with what it is worth: NaN where a judge gave no score."""
+        number = self.settings.answers
+        keys = [("pair", row["question"], place) for _, row, _ in batch for place in range(number)]
+        draws = sampling.draw_table(self.settings.seed, keys, self.settings.max_new_tokens)
+        answers = self.drawer.draw([ids for *_, ids in batch for _ in range(number)], draws)
+        own_ids = (without_further_end(answer.ids, self.choice.further_ends) for answer in answers)
+        texts = [str(self.tokenizer.decode(ids, skip_special_tokens=True)).strip() for ids in own_ids]
+        judged_of_prompts = [
+            [
+                (row["question"], text, row.get("answer"))
+                for text in texts[place * number : (place + 1) * number]
+                if text
+            ]
+            for place, (_, row, _) in enumerate(batch)
+        ]
+        # Each different answer once: in another batch of the judge's the same answer has other last digits.
+        distinct = list(dict.fromkeys(chain.from_iterable(judged_of_prompts)))
+        total = dict(zip(distinct, map(self.rewards.weighted_sum, self.rewards.reward_values(distinct)), strict=True))
+        for judged in judged_of_prompts:
+            yield [(total[each], each[1]) for each in judged]
+
+
 def sample_preferences(
     questions: Iterable[tuple[str, Row]],
     manifest: Path,
@@ -48,67 +118,11 @@ def sample_preferences(
     cut: `prompts` counts the questions that are cut.
     """
     torch.set_num_threads(settings.threads)
-    folder = verify_weights(manifest)[1]
-    model, tokenizer = load_model(folder)
-    template = layout_for(template, tokenizer)
-    quantized_weights.place_model(model)
-
-    def judge_of(entry: RewardEntry, key: str) -> RewardModel | EndpointJudge:
-        if entry.reward == ENDPOINT:
-            assert endpoint is not None
-            return endpoint
-        assert entry.manifest is not None  # see checks.check_answering
-        return RewardModel(Path(entry.manifest), False, folder, template, key)
-
-    rewards = Rewards(settings.rewards, KEY, judge_of, endpoint=True)
-    rewards.move_to(model.device)
-    answer_count, max_tokens = settings.answers, settings.max_new_tokens
-    context = context_of(model.config)
-    end = tokenizer.eos_token_id
-    choice = sampling.Choice(end, settings.temperature, further_ends=further_ends(model, end))
-    drawer = slots.drawer_for(model, choice, AT_ONCE)
-    at_once = AT_ONCE * (SLOT_BATCHES if isinstance(drawer, slots.SlotDrawer) else 1)
-
-    def fitting_prompts() -> Iterator[tuple[str, Row, list[int]]]:
-        for split, row in questions:
-            question = cut_prompt(row["question"], template, tokenizer, context - max_tokens)
-            ids = tokenizer(template.prompt(question))["input_ids"] if question is not None else []
-            if not ids:
-                dropped["too_long"] += 1
-            elif endpoint is not None and endpoint.needs_reference and not row.get("answer"):
-                dropped["no_reference"] += 1
-            else:
-                if question != row["question"]:
-                    cut["prompts"] += 1
-                yield split, row, ids
-
+    answerer = Answerer(manifest, settings, template, endpoint)
     progress = Progress(None, "prompts")
-    remaining = fitting_prompts()
-    while batch := list(islice(remaining, max(1, at_once // answer_count))):
-        keys = [("pair", row["question"], number) for _, row, _ in batch for number in range(answer_count)]
-        draws = sampling.draw_table(settings.seed, keys, max_tokens)
-        answers = drawer.draw([ids for *_, ids in batch for _ in range(answer_count)], draws)
-        texts = [
-            str(
-                tokenizer.decode(without_further_end(answer.ids, choice.further_ends), skip_special_tokens=True)
-            ).strip()
-            for answer in answers
-        ]
-        texts_by_prompt = [
-            [text for text in texts[place * answer_count : (place + 1) * answer_count] if text]
-            for place in range(len(batch))
-        ]
-        # Each different answer once: in another batch of the judge's the same answer has other last digits.
-        distinct = list(
-            dict.fromkeys(
-                (row["question"], text, row.get("answer"))
-                for (_, row, _), answer_texts in zip(batch, texts_by_prompt, strict=True)
-                for text in answer_texts
-            )
-        )
-        total = dict(zip(distinct, map(rewards.weighted_sum, rewards.reward_values(distinct)), strict=True))
-        for (split, row, _), answer_texts in zip(batch, texts_by_prompt, strict=True):
-            worth = [(total[row["question"], text, row.get("answer")], text) for text in answer_texts]
+    prompts = answerer.fitting_prompts(questions, dropped, cut)
+    while batch := list(islice(prompts, answerer.prompts_at_once)):
+        for (split, row, _), worth in zip(batch, answerer.scored_answers(batch), strict=True):
             scored = [(score, text) for score, text in worth if not math.isnan(score)]
             progress.add()
             if len(scored) < min(2, len(worth)):
@@ -118,12 +132,5 @@ def sample_preferences(
             if best[0] == worst[0]:
                 dropped["tied"] += 1
                 continue
-            yield (
-                split,
-                {
-                    "question": row["question"],
-                    "chosen": best[1],
-                    "rejected": worst[1],
-                    "of": f"sampled from {model_name(manifest)}",
-                },
-            )
+            origin = f"sampled from {model_name(manifest)}"
+            yield split, {"question": row["question"], "chosen": best[1], "rejected": worst[1], "of": origin}

@@ -20,6 +20,7 @@ from crawl2llm.chain.model_registry import (
 )
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.settings import setting
+from crawl2llm.formats.model_summaries import parameter_count
 from crawl2llm.stages.compress.facts import CardSource, Facts, TrainedModel, is_from_scratch
 from crawl2llm.stages.compress.gguf_support import SAFETENSORS
 from crawl2llm.stages.compress.sections import (
@@ -225,9 +226,7 @@ def making_words(model: TrainedModel) -> str:
 
 def count_parameters(facts: Facts) -> int:
     """The model's parameters, as its own step says or else its evaluation."""
-    value = facts.models[0].summary.get("parameters")
-    total = value.get("total") if isinstance(value, dict) else value
-    return int(total or facts.evaluation.get("parameters", 0))
+    return int(parameter_count(facts.models[0].summary) or facts.evaluation.get("parameters", 0))
 
 
 def usage_lines(facts: Facts, name: str, ggufs: list[dict[str, Any]], loader: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from crawl2llm.chain import model_registry
@@ -39,6 +40,7 @@ def linear_layer_names(model: dict[str, Any]) -> list[str]:
 def check_compression(config: dict[str, Any]) -> None:
     """InputError for a model that a step of this stage cannot make, by the checks below."""
     check_roots(config)
+    check_new_tokens(config)
     check_pruned(config)
     check_distilled(config)
     check_merged(config)
@@ -55,6 +57,45 @@ def check_roots(config: dict[str, Any]) -> None:
                     f"models.{name} is made from {other!r}, which comes from {other_root!r}, and by models.{name}.from it comes from "
                     f"{root!r}: both have to have one tokenizer"
                 )
+
+
+def check_new_tokens(config: dict[str, Any]) -> None:
+    """InputError for a model that is made from models of one root of which only one has a token of pretrain.continue.new_tokens.
+
+    A student that learns from the text alone reads no teacher.
+    """
+    for name in config["models"]:
+        others = model_registry.other_parents(config, name)
+        if name in model_registry.models_made_by(config, model_registry.DISTIL_STEP):
+            others = (
+                others if model_registry.section(config, model_registry.DISTIL_STEP, name)["text_share"] < 1 else []
+            )
+        parent = model_registry.parent(config, name) or name
+        parent_tokens = new_tokens_of(config, parent)
+        for other in others:
+            other_tokens = new_tokens_of(config, other)
+            tokens = ([token for _, token in each] for each in (parent_tokens, other_tokens))
+            at = next((at for at, pair in enumerate(zip_longest(*tokens)) if pair[0] != pair[1]), None)
+            if at is None:
+                continue
+            has, lacks, (key, token) = (
+                (parent, other, parent_tokens[at]) if at < len(parent_tokens) else (other, parent, other_tokens[at])
+            )
+            raise InputError(
+                f"models.{name} is made from {parent!r} and {other!r}, and by {key} {has!r} has the token {token!r}, which {lacks!r} has "
+                "not at that place: both have to have one tokenizer"
+            )
+
+
+def new_tokens_of(config: dict[str, Any], model: str) -> list[tuple[str, str]]:
+    """(key, token) of each token that a model has beside those of its root, in the order of their numbers."""
+    step = model_registry.CONTINUE_STEP
+    return [
+        (model_registry.key_path(config, step, name, "new_tokens"), token)
+        for name in reversed(model_registry.own_line(config, model))
+        if model_registry.making_task(config, name)[0] == step
+        for token in model_registry.section(config, step, name)["new_tokens"]
+    ]
 
 
 def check_pruned(config: dict[str, Any]) -> None:
@@ -78,6 +119,14 @@ def check_pruned(config: dict[str, Any]) -> None:
             )
 
 
+def changed_logits_text(name: str, kind_words: str) -> str:
+    """Why a model cannot be distilled from models of a kind that CHANGED_LOGITS has."""
+    return (
+        f"models.{name}.step is {model_registry.DISTIL_STEP!r}, which does not take models of {kind_words}: they change their logits "
+        "after the head"
+    )
+
+
 def check_distilled(config: dict[str, Any]) -> None:
     """InputError for models of compress.distil whose logits are not those of their heads, and for a student who would read what
     compress.teach does not write.
@@ -87,10 +136,7 @@ def check_distilled(config: dict[str, Any]) -> None:
     for name in model_registry.models_made_by(config, step):
         settings = model_registry.section(config, step, name)
         if kind in CHANGED_LOGITS and not model_registry.is_from_published(config, name):
-            raise InputError(
-                f"models.{name}.step is {step!r}, which does not take models of pretrain.train.model.type {kind!r}: they change their "
-                "logits after the head"
-            )
+            raise InputError(changed_logits_text(name, f"pretrain.train.model.type {kind!r}"))
         if not model_registry.reads_written_teacher(config, name):
             continue
         limited = bool(teach["tokens"])
@@ -179,6 +225,15 @@ def check_merge_weights(settings: MergeSettings, key: Callable[[str], str]) -> N
         raise InputError(f"{key('weights')} is {weights}, whose sum is not above 0: there is no mean")
 
 
+def check_kept_steps(key: str, every: int, keeping: str, keep_every: int | None) -> None:
+    """InputError for a `key` that asks for the checkpoint of every so many steps, if `keeping` has some of them removed."""
+    if not keep_every or every % keep_every:
+        raise InputError(
+            f"{key} is {every}, and {keeping}, which is {keep_every}, keeps no checkpoint of these steps: set it to {every} or to a "
+            "divisor (a placement key: by itself it reruns nothing)"
+        )
+
+
 def check_merged_checkpoints(
     config: dict[str, Any], name: str, settings: MergeSettings, key: Callable[[str], str]
 ) -> None:
@@ -194,12 +249,8 @@ def check_merged_checkpoints(
     if training.get("adapter", "none") != "none" or training.get("method") == model_registry.PPO:
         extra = "an adapter" if training.get("adapter", "none") != "none" else "a model of values"
         raise InputError(f"models.{name}.from is {parent!r}, whose checkpoints are of {extra}; {allowed}")
-    if not (keep_every := training["keep_every"]) or settings.every % keep_every:
-        keeping = model_registry.key_path(config, step, task, "keep_every") if task else f"{step}.keep_every"
-        raise InputError(
-            f"{key('every')} is {settings.every}, and {keeping}, which is {keep_every}, keeps no checkpoint of these steps: set it to "
-            f"{settings.every} or to a divisor (a placement key: by itself it reruns nothing)"
-        )
+    keeping = model_registry.key_path(config, step, task, "keep_every") if task else f"{step}.keep_every"
+    check_kept_steps(key("every"), settings.every, keeping, training["keep_every"])
     if step in TEXT_TOKENS:
         steps = math.ceil(training[TEXT_TOKENS[step]] / training["batch_tokens"])
         if (have := 1 + max(0, steps - 1) // settings.every) < settings.last:

@@ -45,56 +45,28 @@ def export_gguf(
     if why := gguf_support.TOOLS.problem(home):
         raise InputError(why)
     pre = pre_tokenizer(folder)
+    results = []
     with scratch_folder(out.with_name(f".{out.name}.gguf")) as place:
         reference = LogitReference(folder, tokens, settings, place)
         source = place / "f32.gguf"
+        files = {gguf_type: out / file_name(name, gguf_type) for gguf_type in types} | {"f32": source}
         for gguf_type in [*(["f32"] if set(types) - {"f16"} else []), *(["f16"] if "f16" in types else [])]:
-            file = source if gguf_type == "f32" else out / file_name(name, gguf_type)
-            run_job(
-                home,
-                place,
-                do="convert",
-                converter=str(home / "llama.cpp"),
-                pre=pre,
-                model=str(folder),
-                type=gguf_type,
-                name=name,
-                file=str(file),
-            )
+            model = {"converter": str(home / "llama.cpp"), "pre": pre, "model": str(folder), "name": name}
+            run_job(home, place, do="convert", **model, type=gguf_type, file=str(files[gguf_type]))
             log.info("converted to %s", gguf_type)
-        results = []
         for gguf_type in types:
-            file = out / file_name(name, gguf_type)
+            file = files[gguf_type]
             if gguf_type not in UNQUANTIZED:
-                run_job(
-                    home,
-                    place,
-                    do="quantize",
-                    source=str(source),
-                    file=str(file),
-                    type=gguf_type,
-                    threads=settings.threads,
-                )
-            measured = run_job(
-                home, place, do="measure", file=str(source if gguf_type == "f32" else file), **reference.job
-            )
+                quantized = {"file": str(file), "type": gguf_type, "threads": settings.threads}
+                run_job(home, place, do="quantize", source=str(source), **quantized)
+            measured = run_job(home, place, do="measure", file=str(file), **reference.job)
             reference.check_tokens(measured["tokens"])
-            results.append(
-                gguf_facts(
-                    gguf_type,
-                    file.name,
-                    (source if gguf_type == "f32" else file).stat().st_size,
-                    measured,
-                    reference,
-                    settings,
-                )
+            facts = gguf_facts(
+                gguf_type, file_name(name, gguf_type), file.stat().st_size, measured, reference, settings
             )
-            log.info(
-                "%s: %.4f bits a byte; logits differ by %.2g",
-                gguf_type,
-                results[-1]["bits_per_byte"],
-                results[-1]["mean_difference"],
-            )
+            bits, difference = facts["bits_per_byte"], facts["mean_difference"]
+            log.info("%s: %.4f bits a byte; logits differ by %.2g", gguf_type, bits, difference)
+            results.append(facts)
         if "f32" in types:
             source.rename(out / file_name(name, "f32"))
     manifest.run["tools"] = {"llama_cpp_python": gguf_support.VERSION}

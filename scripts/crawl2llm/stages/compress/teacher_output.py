@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from crawl2llm.core.errors import InputError
+from crawl2llm.training.estimate.parts import GPU_PIECE, PIECE
 
-PIECE, GPU_PIECE = 1 << 22, 1 << 28  # bytes of fp32 logits at once, on a CPU and on a GPU
 IDS, LOGPROBS = "ids.npy", "logprobs.npy"  # how the two files end that compress.teach writes of a part of the windows
 
 

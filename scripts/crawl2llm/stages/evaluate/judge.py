@@ -15,8 +15,9 @@ from crawl2llm.chain.step_program import Program
 from crawl2llm.core.console import log
 from crawl2llm.core.endpoint import Endpoint
 from crawl2llm.core.judging import parse_score, scale_ends, score_request
-from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, write_atomically
+from crawl2llm.core.manifest import Manifest, task_of
 from crawl2llm.formats.public_tasks.measures import DIGITS, standard_error
+from crawl2llm.stages.evaluate.result_files import write_model_files
 from crawl2llm.stages.evaluate.settings import JudgeSettings
 
 STEP = "evaluate.judge"
@@ -64,9 +65,6 @@ def body(args: argparse.Namespace, settings: JudgeSettings, manifest: Manifest) 
         log.warning("%s of %s replies have no number from %g to %g", without_number, len(rows) - refused, low, high)
     if result["score"] is not None:
         log.info("mean score %.2f", result["score"])
-    files = [args.manifest.with_name(f"{name}.judged.json"), args.manifest.with_name(f"{name}.scores.jsonl")]
-    write_atomically(files[0], pretty_json(result))
-    write_atomically(files[1], json_lines(rows))
     dropped = {"refused": refused, "without_score": without_number}
     manifest.counts = {
         "in": len(rows),
@@ -74,7 +72,7 @@ def body(args: argparse.Namespace, settings: JudgeSettings, manifest: Manifest) 
         "dropped": {reason: number for reason, number in dropped.items() if number},
     }
     manifest.summary = {key: value for key, value in result.items() if key != "model"}
-    return files
+    return write_model_files(args.manifest, "judged", result, {"scores": rows})
 
 
 main = Program(STEP, __doc__, JudgeSettings, body)

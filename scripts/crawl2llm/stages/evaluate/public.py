@@ -17,10 +17,11 @@ from crawl2llm.chain.model_registry import UNTRAINED
 from crawl2llm.chain.step_program import Program
 from crawl2llm.core import free_memory
 from crawl2llm.core.console import Progress, log
-from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, task_of, write_atomically
+from crawl2llm.core.manifest import Manifest, task_of
 from crawl2llm.formats.public_tasks import core
 from crawl2llm.formats.public_tasks.presets import PASS, PRESETS, code_presets, definitions_folder
 from crawl2llm.stages.evaluate import code_answers, harness, scores
+from crawl2llm.stages.evaluate.result_files import write_model_files
 from crawl2llm.stages.evaluate.sandbox import check_sandbox
 from crawl2llm.stages.evaluate.scores import BITS_PER_BYTE, Outcome
 from crawl2llm.stages.evaluate.settings import PublicSettings
@@ -249,9 +250,6 @@ def body(args: argparse.Namespace, settings: PublicSettings, manifest: Manifest)
         "context": context,
         "software": {"lm_eval": version("lm_eval")},
     }
-    files = [args.manifest.with_name(f"{name}.public.json"), args.manifest.with_name(f"{name}.items.jsonl")]
-    write_atomically(files[0], pretty_json(result))
-    write_atomically(files[1], json_lines(lines))
     left_out = sum(of["left_out_too_long"] for of in results.values())
     manifest.counts = {
         "in": len(lines) + left_out,
@@ -259,7 +257,7 @@ def body(args: argparse.Namespace, settings: PublicSettings, manifest: Manifest)
         "dropped": {"too_long": left_out} if left_out else {},
     }
     manifest.summary = {key: result[key] for key in ("tasks", CORE)}
-    return files
+    return write_model_files(args.manifest, "public", result, {"items": lines})
 
 
 def data_origin(stage: Manifest, task: str) -> Row:

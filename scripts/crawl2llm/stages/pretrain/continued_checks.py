@@ -72,7 +72,7 @@ def known_tokens(config: dict[str, Any], name: str) -> set[str]:
     if root == model_registry.BASE or not model_registry.section(config, CONTINUE_STEP, name)["new_tokens"]:
         return set()
     try:
-        stored = json.loads((source_of_model(config, root) / TOKENIZER).read_text(encoding="utf-8"))
+        tokenizer = json.loads((source_of_model(config, root) / TOKENIZER).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return set()
-    return {*stored["model"]["vocab"], *(token["content"] for token in stored["added_tokens"])}
+    return {*tokenizer["model"]["vocab"], *(token["content"] for token in tokenizer["added_tokens"])}

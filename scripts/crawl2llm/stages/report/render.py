@@ -54,7 +54,7 @@ from crawl2llm.stages.report import (
     whatif_section,
 )
 from crawl2llm.stages.report import funnel as facts
-from crawl2llm.stages.report.models import LOSSES, models_of_run
+from crawl2llm.stages.report.models import LOSSES, Model, models_of_run
 from crawl2llm.stages.report.settings import RenderSettings
 
 KEY_FIGURES = {"funnel": "funnel", "loss": "model-base.loss", "bits-per-byte": "model-base.bits"}
@@ -125,6 +125,48 @@ def rank_groups(groups: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[
     return sorted(counted, key=lambda group: (-(group["count"] or 0), group["reason"]))
 
 
+def ordered_samples(run: Run, settings: Task, funnel: list[dict[str, Any]]) -> dict[str, Any]:
+    """Sample texts, of each stage in the funnel's order, and of each the most frequent reason first."""
+    sample_texts = samples.gather_samples(run, settings.samples, settings.sample_characters, settings.seed)
+    dropped, records, counts = sample_texts["dropped"], sample_texts["records"], dropped_records(run)
+    return sample_texts | {
+        "dropped": [
+            (row["stage"], rank_groups(dropped[row["stage"]], row)) for row in funnel if row["stage"] in dropped
+        ],
+        "records": {
+            reason: records[reason] for reason in sorted(records, key=lambda name: (-counts.get(name, 0), name))
+        },
+    }
+
+
+def dropped_records(run: Run) -> dict[str, int]:
+    """Records that held no document, by reason."""
+    return dict((run.counts("ingest.extract") or {}).get("dropped", {}))
+
+
+def total_cost(cost: list[dict[str, Any]]) -> dict[str, Any]:
+    """The costs of all steps together; None where no step has any."""
+    return {
+        "tasks": sum(row["tasks"] for row in cost),
+        "seconds": sum(row["seconds"] for row in cost) if cost else None,
+        "longest": max((row["longest"] for row in cost if row["longest"] is not None), default=None),
+        "cpu_seconds": sum(row["cpu_seconds"] or 0 for row in cost) if cost else None,
+        "memory": max((row["memory"] for row in cost if row["memory"] is not None), default=None),
+    }
+
+
+def training_values(run: Run, model: Model, summary: dict[str, Any], config: dict[str, Any] | None) -> dict[str, Any]:
+    """What the section of a model's training shows, but its figures. summary: of the step that made it; empty if it is not finished."""
+    return {
+        "model": model,
+        "loss_of": LOSSES.get(model.step, "Mean loss, on training batches."),
+        "facts": FACTS.get(model.step, tables.training_facts)(summary),
+        "mix": mix.table(run, model),
+        "prompts": alignment_table.fixed_prompts(run, model),
+        "sofar": tables.progress_facts(run, model, config),
+    }
+
+
 def template_values(
     run: Run, path: Path, settings: Task, config: dict[str, Any] | None, fingerprint: str
 ) -> dict[str, Any]:
@@ -132,43 +174,15 @@ def template_values(
     variant, known = variant_of(path), models_of_run(run, settings.models)
     funnel, counts, cost = facts.funnel_rows(run), facts.run_counts(run, known), step_costs(run)
     counts["alarms"] = alarms.find(run, settings.alarm_share, path.with_name(".hosts"))
-    sample_texts = samples.gather_samples(run, settings.samples, settings.sample_characters, settings.seed)
-    sample_texts["dropped"] = [
-        (row["stage"], rank_groups(sample_texts["dropped"][row["stage"]], row))
-        for row in funnel
-        if row["stage"] in sample_texts["dropped"]
-    ]
-    dropped_records = (run.counts("ingest.extract") or {}).get("dropped", {})
-    sample_texts["records"] = {
-        reason: sample_texts["records"][reason]
-        for reason in sorted(sample_texts["records"], key=lambda name: (-dropped_records.get(name, 0), name))
-    }
-    total = {
-        "tasks": sum(row["tasks"] for row in cost),
-        "seconds": sum(row["seconds"] for row in cost) if cost else None,
-        "longest": max((row["longest"] for row in cost if row["longest"] is not None), default=None),
-        "cpu_seconds": sum(row["cpu_seconds"] or 0 for row in cost) if cost else None,
-        "memory": max((row["memory"] for row in cost if row["memory"] is not None), default=None),
-    }
-    what_if = whatif_section.section(run, variant)
+    sample_texts, total = ordered_samples(run, settings, funnel), total_cost(cost)
+    what_if, by_topic = whatif_section.section(run, variant), topics.table(run)
+    difference_tables = differences.difference_tables(config, known)
+    side_by_side = compression_table.compression_rows(run, known)
+    summaries = {row["name"]: row["training"] or {} for row in counts["models"]}
     started_models = [
         model for model in known if run.task(model.step, model.task) or (model.step, model.task) in run.training
     ]
-    by_topic = topics.table(run)
-    difference_tables = differences.difference_tables(config, known)
-    side_by_side = compression_table.compression_rows(run, known)
-    summaries = {known["name"]: known["training"] or {} for known in counts["models"]}
-    trainings = [
-        {
-            "model": model,
-            "loss_of": LOSSES.get(model.step, "Mean loss, on training batches."),
-            "facts": FACTS.get(model.step, tables.training_facts)(summaries[model.name]),
-            "mix": mix.table(run, model),
-            "prompts": alignment_table.fixed_prompts(run, model),
-            "sofar": tables.progress_facts(run, model, config),
-        }
-        for model in started_models
-    ]
+    trainings = [training_values(run, model, summaries[model.name], config) for model in started_models]
     return {
         "state": None,
         "others": [],
@@ -196,12 +210,12 @@ def template_values(
         "sources": tables.source_rows(run),
         "asked": what_if,
         "samples": sample_texts,
-        "record_counts": dropped_records,
+        "record_counts": dropped_records(run),
         "scorers": scorers.table(run),
         "topics": by_topic,
         "corpus_facts": tables.corpus_facts(run, config),
         "thresholds": tables.threshold_rows(run),
-        "tokenizer": tables.tokenizer_facts(run),
+        "tokenizer": tables.tokenizer_facts(run, known),
         "models": known,
         "trainings": trainings,
         "differences": difference_tables,

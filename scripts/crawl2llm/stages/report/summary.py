@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -16,6 +16,7 @@ from crawl2llm.core import task_costs
 from crawl2llm.core.console import format_quantity, print_line, singular_or_plural
 from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.core.task_costs import work_benchmarks
+from crawl2llm.formats.model_summaries import parameter_count
 from crawl2llm.formats.run_records import nested_value, read_benchmark
 from crawl2llm.stages.report import alarms, tasks
 from crawl2llm.stages.report.comparison_table import WORDS, difference_text, measure_name
@@ -30,71 +31,26 @@ from crawl2llm.stages.report.page import (
     format_short,
     format_significant,
 )
-from crawl2llm.stages.report.tables import parameter_count
 
 SHOWN = 100  # characters of what a model goes on with
 
 
 def summary_lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tuple[str, str]]:
     """(what, its numbers with their units) from the report's counts.json and the seconds of all tasks."""
-    train, models = nested_value(counts, "corpus", "train"), counts.get("models") or []
-    held_out = nested_value(counts, "corpus", "validation", "documents")
+    models, late = counts.get("models") or [], counts.get("outdated") or {}
     pretrain = models[0]["training"] if models else None
-    late = counts.get("outdated") or {}
-    documents = nested_value(train, "documents")
-    records = counts.get("documents_read")
-    steps = nested_value(pretrain, "steps")
-
-    def outdated_mark(*steps: str) -> str:
-        """What follows a number of results that no longer belong to the others."""
-        late_steps = [step for step in steps if step in late]
-        return f" (outdated, see below: {', '.join(late_steps)})" if late_steps else ""
-
-    trained_text = (
-        f"{format_short(parameter_count(pretrain))} parameters on {format_short(nested_value(pretrain, 'tokens'))} tokens, "
-        f"{format_integer(steps)} {singular_or_plural(steps, 'step')}{outdated_mark('pretrain.train')}"
-        if pretrain
-        else "no model yet"
-    )
+    begins_published = models and models[0]["step"] == PUBLISHED_STEP
     rows = [
         ("report", str(page)),
-        (
-            "corpus",
-            f"{format_integer(documents)} "
-            f"{singular_or_plural(documents, 'document')}{f' to train on, {format_integer(held_out)} held out' if held_out else ''}, "
-            f"{format_bytes(nested_value(train, 'bytes'))} of text, "
-            f"{format_short(nested_value(counts, 'tokens', 'train', 'tokens'))} tokens; from "
-            f"{format_integer(records)} crawl {singular_or_plural(records, 'record')}{outdated_mark('corpus.write', 'tokenize.encode')}",
-        ),
-        *(published_rows(models) if models and models[0]["step"] == PUBLISHED_STEP else [("trained", trained_text)]),
+        ("corpus", corpus_text(counts)),
+        *(published_rows(models) if begins_published else [("trained", pretraining_text(pretrain, late))]),
+        *((model_title(model["name"]).lower(), model_text(model, late)) for model in models),
+        *(("export", export_line(export)) for export in counts.get("exports") or []),
+        *tasks.task_lines(counts),
+        *comparison_lines(counts),
+        *continuation_lines(counts),
+        ("time", f"{format_duration(seconds)} over all tasks" if seconds else NOTHING),
     ]
-    for model in models:
-        name, evaluation = model_title(model["name"]).lower(), model["evaluation"]
-        text, questions = nested_value(evaluation, "heldout_text"), nested_value(evaluation, "questions")
-        bits = format_significant(nested_value(text, "bits_per_byte"))
-        if not evaluation:
-            rows.append((name, reward_text(model)))
-            continue
-        if not is_trained(model):
-            rows.append((name, f"not trained, this is the model {model['from']} (see the note)"))
-            continue
-        chance = (
-            ""
-            if accuracy_text(questions) == NOTHING
-            else f" right (chance {accuracy_text({'acc': nested_value(questions, 'chance')})})"
-        )
-        size, size_before = nested_value(model, "training", "bytes"), nested_value(model, "training", "bytes_before")
-        if size_before and size_before != size:
-            bits = f"{format_bytes(size)} instead of {format_bytes(size_before)}, {bits}"
-        rows.append(
-            (
-                name,
-                f"{bits} bits per held-out byte, questions {accuracy_text(questions)}{chance}{outdated_mark('evaluate.model')}",
-            )
-        )
-    rows += [("export", export_line(export)) for export in counts.get("exports") or []]
-    rows += [*tasks.task_lines(counts), *comparison_lines(counts), *continuation_lines(counts)]
-    rows.append(("time", f"{format_duration(seconds)} over all tasks" if seconds else NOTHING))
     if pretrain:
         rows.append(("talk", "make serve (crawl2llm serve): a page to chat with the models in"))
     rows += [("note", sentence) for sentence in alarms.sentences_with_advice(counts.get("alarms"))]
@@ -106,6 +62,53 @@ def summary_lines(counts: dict[str, Any], seconds: float | None, page: Path) -> 
     if other_steps := counts.get("other"):
         rows.append(("outdated", f"made under other settings, code or input: {', '.join(other_steps)}"))
     return rows
+
+
+def outdated_mark(late: Container[str], *steps: str) -> str:
+    """What follows a number of results that no longer belong to the others. late: the steps whose results do not."""
+    late_steps = [step for step in steps if step in late]
+    return f" (outdated, see below: {', '.join(late_steps)})" if late_steps else ""
+
+
+def corpus_text(counts: dict[str, Any]) -> str:
+    """How large the corpus is, and from how many records it comes."""
+    train, records = nested_value(counts, "corpus", "train"), counts.get("documents_read")
+    held_out, documents = nested_value(counts, "corpus", "validation", "documents"), nested_value(train, "documents")
+    held_out_text = f" to train on, {format_integer(held_out)} held out" if held_out else ""
+    return (
+        f"{format_integer(documents)} {singular_or_plural(documents, 'document')}{held_out_text}, "
+        f"{format_bytes(nested_value(train, 'bytes'))} of text, "
+        f"{format_short(nested_value(counts, 'tokens', 'train', 'tokens'))} tokens; from {format_integer(records)} crawl "
+        f"{singular_or_plural(records, 'record')}{outdated_mark(counts.get('outdated') or {}, 'corpus.write', 'tokenize.encode')}"
+    )
+
+
+def pretraining_text(summary: dict[str, Any] | None, late: Container[str]) -> str:
+    """What was trained from scratch, and on how much. summary: of the pre-training; None before it has ended."""
+    if not summary:
+        return "no model yet"
+    steps = summary.get("steps")
+    return (
+        f"{format_short(parameter_count(summary))} parameters on {format_short(summary.get('tokens'))} tokens, "
+        f"{format_integer(steps)} {singular_or_plural(steps, 'step')}{outdated_mark(late, 'pretrain.train')}"
+    )
+
+
+def model_text(model: dict[str, Any], late: Container[str]) -> str:
+    """What a model was measured to be, or why it was not."""
+    if not (evaluation := model["evaluation"]):
+        return reward_text(model)
+    if not is_trained(model):
+        return f"not trained, this is the model {model['from']} (see the note)"
+    questions = nested_value(evaluation, "questions")
+    bits = format_significant(nested_value(evaluation, "heldout_text", "bits_per_byte"))
+    accuracy = accuracy_text(questions)
+    if accuracy != NOTHING:
+        accuracy += f" right (chance {accuracy_text({'acc': nested_value(questions, 'chance')})})"
+    size, size_before = (nested_value(model, "training", key) for key in ("bytes", "bytes_before"))
+    if size_before and size_before != size:
+        bits = f"{format_bytes(size)} instead of {format_bytes(size_before)}, {bits}"
+    return f"{bits} bits per held-out byte, questions {accuracy}{outdated_mark(late, 'evaluate.model')}"
 
 
 def published_rows(models: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 from crawl2llm.chain.model_registry import BASE_STEP, PUBLISHED_STEP
 from crawl2llm.chain.steps import MIX, PLAN
 from crawl2llm.core import record
+from crawl2llm.formats.model_summaries import parameter_count
 from crawl2llm.formats.run_records import Run, finite_number, measurement_files, nested_value, training_metrics
 from crawl2llm.stages.report import published_table, synthesis_table, training_gains
 from crawl2llm.stages.report.candidates import expected_missed_pairs
@@ -24,12 +25,6 @@ from crawl2llm.stages.report.page import (
 )
 
 Fact = tuple[str, str, str]  # name, value with its unit, what it was measured on
-
-
-def parameter_count(facts: Any) -> Any:
-    """The model's parameters of a training step's summary: a number, or `total` of {total, non_embedding}."""
-    counts = nested_value(facts, "parameters")
-    return nested_value(counts, "total") if isinstance(counts, dict) else counts
 
 
 def overview_tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]:
@@ -296,8 +291,13 @@ def corpus_facts(run: Run, config: dict[str, Any] | None = None) -> list[Fact]:
     return rows
 
 
-def tokenizer_facts(run: Run) -> dict[str, Any]:
-    """The tokenizer's size, its bytes per token, and its longest tokens as they are shown."""
+def tokenizer_facts(run: Run, models: list[Model]) -> dict[str, Any]:
+    """What models of the run have as tokenizers: the size and bytes per token of the run's own, and its longest tokens as they are shown
+    if it was trained here; in `published` a row for each that came with a model. Without `base`, no model has the run's own.
+    """
+    published = published_table.tokenizer_rows(run, [model.name for model in models if model.step == PUBLISHED_STEP])
+    if published and not any(model.step == BASE_STEP for model in models):
+        return {"vocabulary": None, "longest": [], "published": published}
     facts = run.summary("tokenize.train") or {}
     longest = []
     for token in facts.get("longest_tokens") or []:
@@ -308,9 +308,10 @@ def tokenizer_facts(run: Run) -> dict[str, Any]:
     return {
         **{key: facts.get(key) for key in keys},
         "kind": "A ready tokenizer" if is_ready else "A tokenizer trained on this corpus",
-        "longest": longest,
+        "longest": [] if is_ready else longest,
         "speed": recorded_speed(run, "tokenize.train"),
         "compared": tokenizer_comparison(run),
+        "published": published,
     }
 
 

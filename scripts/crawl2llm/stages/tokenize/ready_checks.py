@@ -11,6 +11,7 @@ from typing import Any
 
 import xxhash
 
+from crawl2llm.chain.model_registry import revision_problem
 from crawl2llm.core import content_hash
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.nested_dicts import merge_dicts
@@ -193,10 +194,8 @@ def check_ready(settings: TrainSettings, own_result: Path | None = None) -> None
     ready = settings.ready
     if ready.path and ready.hub:
         raise InputError(f"{KEY} has path and hub: it takes one of them")
-    if bool(ready.hub) != bool(ready.revision):
-        raise InputError(
-            f"{KEY}.revision is {ready.revision!r}; with hub it is the commit, 40 hexadecimal digits, and with path there is none"
-        )
+    if problem := revision_problem(KEY, ready.hub, ready.revision):
+        raise InputError(problem)
     if not is_ready(ready):
         return
     if own_result is not None and ready.path and Path(ready.path).resolve().is_relative_to(own_result.resolve()):

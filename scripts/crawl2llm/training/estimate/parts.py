@@ -18,7 +18,7 @@ from crawl2llm.training.parallel import Degrees
 from crawl2llm.training.quantize_aware import is_quantize_aware
 
 ENGINES = {"deepspeed": deepspeed.peak_memory, "torch": torch.peak_memory}
-PIECE, GPU_PIECE = 1 << 22, 1 << 28  # stages/compress/teacher_output.py: bytes of a teacher's logits at once
+PIECE, GPU_PIECE = 1 << 22, 1 << 28  # bytes of a teacher's fp32 logits at once, on a CPU and on a GPU (compress.distil)
 TRANSIENT_PARTS = (
     "activations",
     "logits",

@@ -23,7 +23,9 @@ from crawl2llm.training.published.model_files import (
     CONFIG,
     INDEX,
     PAPERS,
+    TEMPLATE,
     TOKENIZER,
+    TOKENIZER_CONFIG,
     WEIGHTS,
     is_gguf,
     read_json,
@@ -32,9 +34,8 @@ from crawl2llm.training.published.model_files import (
 )
 
 GENERATION = "generation_config.json"
-TEMPLATE = "chat_template.jinja"
 # What decides the model beside its weights, as far as a folder has it.
-DECIDING = (CONFIG, GENERATION, TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", TEMPLATE,
+DECIDING = (CONFIG, GENERATION, TOKENIZER, TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json", TEMPLATE,
             "chat_template.json")  # fmt: skip
 GGUF_TYPE = "gguf_type"  # in the card of a converted model: how most of its weights were quantized
 LENGTH_NAMES = ("max_position_embeddings", "n_positions")  # of the context in config.json
@@ -157,7 +158,7 @@ def _convert_gguf(source: Path, folder: Path) -> PublishedFacts:
     write_json(folder / GENERATION, tokens)
     write_json(folder / TOKENIZER, gguf_tokenizer.tokenizer_json(header))
     context = int(config["max_position_embeddings"])
-    write_json(folder / "tokenizer_config.json", gguf_tokenizer.tokenizer_config(header, context))
+    write_json(folder / TOKENIZER_CONFIG, gguf_tokenizer.tokenizer_config(header, context))
     if template := gguf_tokenizer.chat_template(header):
         (folder / TEMPLATE).write_text(template, encoding="utf-8")
     sizes = Counter[str]()

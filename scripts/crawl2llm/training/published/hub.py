@@ -17,9 +17,8 @@ from typing import Any
 from crawl2llm.core.errors import InputError
 from crawl2llm.training.published.checks import check_published
 from crawl2llm.training.published.hub_folders import MODELS, cache_folder, check_name
-from crawl2llm.training.published.model_files import PAPERS
+from crawl2llm.training.published.model_files import INCOMPLETE, PAPERS
 
-INCOMPLETE = ".incomplete"  # how the name of a file ends that is not all here
 TOKEN = "HF_TOKEN"  # noqa: S105 - the variable's name
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from crawl2llm.core.errors import InputError
 
 CONFIG, TOKENIZER, WEIGHTS, INDEX = "config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"
+TEMPLATE, TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"
+INCOMPLETE = ".incomplete"  # how the name of a file ends that is not all here
 PAPERS = ("README.md", "LICENSE*", "NOTICE*")  # that go with a copy
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 LARGEST_HEADER = 100_000_000  # bytes, as safetensors allows

@@ -53,7 +53,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def made(self, step: str, task: str, seconds: float | None, counts: dict | None = None, summary: dict | None = None,
+    def write_task(self, step: str, task: str, seconds: float | None, counts: dict | None = None, summary: dict | None = None,
              record: dict | None = None, variant: str = "main") -> None:  # fmt: skip
         place = self.path / "results" / variant / step.replace(".", "/")
         place.mkdir(parents=True, exist_ok=True)
@@ -92,10 +92,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     made = Folder(tmp_path)
     for shard in ("00000", "00001"):
         (tmp_path / f"{shard}.gz").write_bytes(bytes(100))
-        made.made("ingest.extract", shard, 10, counts(40, 40), {"bytes_read": 100})
-        made.made("language.score", shard, 6, counts(40, 40))
-        made.made("language.select", shard, 8, counts(40, 20))
-    made.made("ingest.check", "", 1, counts(80, 80))
+        made.write_task("ingest.extract", shard, 10, counts(40, 40), {"bytes_read": 100})
+        made.write_task("language.score", shard, 6, counts(40, 40))
+        made.write_task("language.select", shard, 8, counts(40, 20))
+    made.write_task("ingest.check", "", 1, counts(80, 80))
     return made
 
 
@@ -130,7 +130,7 @@ def test_a_task_that_was_started_again_costs_what_its_work_cost(folder: Folder) 
 
 def test_never_measured_is_unknown(folder: Folder) -> None:
     assert folder.ask(task("heuristics.score", "00000"))["heuristics_score"] == Estimate(0, 0, 1, 1)
-    folder.made("heuristics.select", "00000", None, counts(40, 30))
+    folder.write_task("heuristics.select", "00000", None, counts(40, 30))
     (folder.path / "results/main/benchmarks/heuristics/select").mkdir(parents=True)
     (folder.path / "results/main/benchmarks/heuristics/select/00000.tsv").write_text("s\n")  # cut off
     assert folder.ask(task("heuristics.select", "00000"))["heuristics_select"].unknown == 1
@@ -180,7 +180,7 @@ def test_a_task_of_several_shards_reads_the_files_of_all(folder: Folder, monkeyp
 
 def test_what_a_step_above_keeps_by_now_counts(folder: Folder) -> None:
     """An interrupted run has made language.score anew; language.select read fewer documents then."""
-    folder.made("language.score", "00000", 6, counts(120, 120))
+    folder.write_task("language.score", "00000", 6, counts(120, 120))
     assert folder.ask(task("language.select", "00000"))["language_select"].seconds == pytest.approx(16)
 
 
@@ -192,7 +192,7 @@ def test_a_source_file_that_is_gone_scales_nothing(folder: Folder) -> None:
 
 def test_the_copy_of_a_manifest_counts_where_snakemake_removed_it(folder: Folder) -> None:
     (folder.path / "results/main/language/select/00000.manifest.json").unlink()
-    folder.made("language.score", "00000", 6, counts(120, 120))
+    folder.write_task("language.score", "00000", 6, counts(120, 120))
     assert folder.ask(task("language.select", "00000"))["language_select"].seconds == pytest.approx(16)
 
 
@@ -201,10 +201,10 @@ def test_a_new_variant_goes_by_main(folder: Folder) -> None:
     assert found["language_select"] == Estimate(8, 0, 0, 1)
 
 
-def trained(folder: Folder, device: str = "cpu", processes: int = 2) -> None:
+def write_training(folder: Folder, device: str = "cpu", processes: int = 2) -> None:
     summary = {"steps": 40, "global_batch_tokens": 1024, "tokens": 40_960, "shape": SHAPE}
-    folder.made("tokenize.encode", "00000", 4, counts(40, 40), {"train": {"tokens": 50_000}})
-    folder.made("pretrain.train", "", 90, {}, summary, {"device": device, "processes": processes})
+    folder.write_task("tokenize.encode", "00000", 4, counts(40, 40), {"train": {"tokens": 50_000}})
+    folder.write_task("pretrain.train", "", 90, {}, summary, {"device": device, "processes": processes})
 
 
 def with_training(**settings: object) -> dict:
@@ -212,7 +212,7 @@ def with_training(**settings: object) -> dict:
 
 
 def test_a_training_goes_by_its_operations(folder: Folder) -> None:
-    trained(folder)
+    write_training(folder)
     assert folder.ask(task("pretrain.train"))["pretrain_train"].seconds == pytest.approx(90)
     more = with_training(steps=80, global_batch_tokens=2048)
     assert folder.ask(task("pretrain.train"), config=more)["pretrain_train"].seconds == pytest.approx(360)
@@ -221,7 +221,7 @@ def test_a_training_goes_by_its_operations(folder: Folder) -> None:
 
 
 def test_the_start_of_a_training_takes_as_long_however_long_it_is(folder: Folder) -> None:
-    trained(folder)
+    write_training(folder)
     rows = [{"step": 20, "seconds": 10.0}, {"step": 40, "seconds": 30.0}]
     path = folder.path / "results/main/pretrain/train/metrics.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -233,10 +233,10 @@ def test_the_start_of_a_training_takes_as_long_however_long_it_is(folder: Folder
     assert folder.ask(task("pretrain.train"), config=more)["pretrain_train"].seconds == pytest.approx(360)
 
 
-def measured(folder: Folder) -> None:
+def write_measured_training(folder: Folder) -> None:
     """A training on a CPU whose speed is known."""
-    trained(folder)
-    folder.made("tokenize.train", "", 1, None, {"vocabulary": 600})
+    write_training(folder)
+    folder.write_task("tokenize.train", "", 1, None, {"vocabulary": 600})
     place = folder.path / "results/main/pretrain/train"
     fingerprint = {"config": config_schema.tracked_section(CONFIG, "pretrain.train")}
     facts = {"device": "cpu", "processes": 2, "devices": {"a CPU": 2}, "fingerprint": fingerprint}
@@ -246,7 +246,7 @@ def measured(folder: Folder) -> None:
 
 def test_the_words_on_a_training_have_the_time_of_the_table(folder: Folder) -> None:
     """One figure; and where another engine was measured, its name."""
-    measured(folder)
+    write_measured_training(folder)
     for more, words in (({}, "here, scaled"), ({"engine": "torch"}, "here, with engine deepspeed, scaled")):
         config, tasks = with_training(steps=80, global_batch_tokens=2048, **more), [task("pretrain.train")]
         config["pretrain"]["plan"] = CONFIG["pretrain"]["plan"]
@@ -267,7 +267,7 @@ def test_the_words_on_a_training_have_the_time_of_the_table(folder: Folder) -> N
 )
 def test_a_last_training_that_was_another_says_nothing(folder: Folder, plan: dict, train: dict) -> None:
     """As in pretrain.plan: of another device or precision, or of more than four times as many parameters."""
-    measured(folder)
+    write_measured_training(folder)
     config, tasks = with_training(global_batch_tokens=2048, **train), [task("pretrain.train")]
     config["pretrain"]["plan"] = {**CONFIG["pretrain"]["plan"], **plan}
     work = Work(LastRun(folder.path), tasks, {"main": config}, {"main": {}})
@@ -290,12 +290,12 @@ def test_operations_are_those_that_the_manifest_says() -> None:
 
 
 def test_a_training_on_a_cpu_uses_no_gpu(folder: Folder) -> None:
-    trained(folder)
+    write_training(folder)
     assert folder.ask(task("pretrain.train"))["pretrain_train"].gpu_hours == 0
 
 
 def test_gpu_hours_are_those_of_all_processes(folder: Folder) -> None:
-    trained(folder, "cuda", processes=2)
+    write_training(folder, "cuda", processes=2)
     assert folder.ask(task("pretrain.train"))["pretrain_train"] == Estimate(90, 180 / 3600, 0, 1)
     found = folder.ask(task("pretrain.train", resources="mem_mb=1, gres=gpu:h100:4, card=4, nodes=1"))
     assert found["pretrain_train"] == Estimate(45, 180 / 3600, 0, 1)  # twice the GPUs, as many GPU-hours
@@ -304,14 +304,14 @@ def test_gpu_hours_are_those_of_all_processes(folder: Folder) -> None:
 
 
 def test_seconds_of_a_cpu_say_nothing_of_a_gpu(folder: Folder) -> None:
-    trained(folder, "cpu")
+    write_training(folder, "cpu")
     assert folder.ask(task("pretrain.train", resources="card=4"))["pretrain_train"].unknown == 1
 
 
 def test_a_fine_tuning_goes_by_its_pairs_its_epochs_and_the_model(folder: Folder) -> None:
-    trained(folder)
-    folder.made("finetune.pairs", "", 1, counts(60, 60))
-    folder.made("finetune.train", "sft", 30, {}, {}, {"fingerprint": {"config": {"epochs": 1}}})
+    write_training(folder)
+    folder.write_task("finetune.pairs", "", 1, counts(60, 60))
+    folder.write_task("finetune.train", "sft", 30, {}, {}, {"fingerprint": {"config": {"epochs": 1}}})
     config = {**CONFIG, "finetune": {"train": {**CONFIG["finetune"]["train"], "epochs": 3}}}
     assert folder.ask(task("finetune.train", "sft"), config=config)["finetune_train"].seconds == pytest.approx(90)
     wider = with_training(model={**CONFIG["pretrain"]["train"]["model"], "hidden_size": 64})
@@ -319,16 +319,16 @@ def test_a_fine_tuning_goes_by_its_pairs_its_epochs_and_the_model(folder: Folder
 
 
 def test_a_new_model_takes_as_long_as_the_others_by_its_own_epochs(folder: Folder) -> None:
-    trained(folder)
-    folder.made("finetune.pairs", "", 1, counts(60, 60))
-    folder.made("finetune.train", "sft", 30, {}, {}, {"fingerprint": {"config": {"epochs": 1}}})
+    write_training(folder)
+    folder.write_task("finetune.pairs", "", 1, counts(60, 60))
+    folder.write_task("finetune.train", "sft", 30, {}, {}, {"fingerprint": {"config": {"epochs": 1}}})
     entry = {"from": "base", "step": "finetune.train", "epochs": 1}
     config = {**CONFIG, "models": {"sft": entry, "longer": {**entry, "epochs": 2}}}
     found = folder.ask(task("finetune.train", "sft"), task("finetune.train", "longer"), config=config)
     assert found["finetune_train"].seconds == pytest.approx(60)  # beside each other, on two cores
     assert folder.ask(task("finetune.train", "longer"), config=config)["finetune_train"].seconds == pytest.approx(60)
-    folder.made("evaluate.model", "base", 10, {})
-    folder.made("evaluate.model", "sft", 20, {})
+    folder.write_task("evaluate.model", "base", 10, {})
+    folder.write_task("evaluate.model", "sft", 20, {})
     found = folder.ask(task("evaluate.model", "base"), task("evaluate.model", "longer"), config=config)
     assert found["evaluate_model"].seconds == pytest.approx(15)
 
@@ -336,10 +336,10 @@ def test_a_new_model_takes_as_long_as_the_others_by_its_own_epochs(folder: Folde
 def test_a_distillation_goes_by_its_tokens_and_by_the_forward_pass_of_its_teacher(folder: Folder) -> None:
     entry = {"from": "small", "step": "compress.distil", "teacher": "base", "tokens": 1000}
     small = {"from": "base", "step": "compress.prune"}
-    folder.made("pretrain.train", "", None, {}, {"parameters": {"total": 900, "non_embedding": 800}})
-    folder.made("compress.prune", "small", None, {}, {"parameters": 300})
+    folder.write_task("pretrain.train", "", None, {}, {"parameters": {"total": 900, "non_embedding": 800}})
+    folder.write_task("compress.prune", "small", None, {}, {"parameters": 300})
     record = {"fingerprint": {"config": {"tokens": 1000, "teacher": "base", "top_k": 0, "text_share": 0}}}
-    folder.made("compress.distil", "taught", 36, {}, {"parameters": 300}, record)
+    folder.write_task("compress.distil", "taught", 36, {}, {"parameters": 300}, record)
 
     def seconds(**keys: object) -> float:
         models = {"small": small, "taught": entry, "new": {**entry, **keys}}

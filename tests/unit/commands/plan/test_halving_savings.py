@@ -45,7 +45,7 @@ def test_stretches_of_a_training_take_what_the_whole_took(tmp_path: Path) -> Non
     sweep = {"grid": {"pretrain.train.learning_rate": [1e-3]}, "halving": {"rungs": [0.25, 0.5]}}
     config = validate({"sweep": sweep})
     variants = {name: config_of_variant(config, name) for name in ("main", *config["variants"])}
-    Folder(tmp_path).made("pretrain.train", "", 100.0, summary={})
+    Folder(tmp_path).write_task("pretrain.train", "", 100.0, summary={})
     name = "learning_rate-0_001"
     tasks = [task("pretrain.rung", f"{name}-rung{rung}") for rung in (1, 2)] + [task("pretrain.train", variant=name)]
     work = Work(LastRun(tmp_path), tasks, variants)

@@ -25,7 +25,7 @@ from tests.unit.stages.compress.conftest import VOCABULARY, needs_llama, tokeniz
 SETTINGS: dict[str, Any] = {"max_tokens": 600, "compared_tokens": 200, "max_difference": 0.02, "seed": 0, "threads": 1}
 
 
-def exported(folder: Path, out: Path, tokens: Path, types: list[str], **changes: Any) -> dict[str, dict[str, Any]]:
+def export_files(folder: Path, out: Path, tokens: Path, types: list[str], **changes: Any) -> dict[str, dict[str, Any]]:
     """What `gguf.export_gguf` found of a model's files, by type."""
     out.mkdir()
     found = gguf.export_gguf(
@@ -46,7 +46,7 @@ def exported(folder: Path, out: Path, tokens: Path, types: list[str], **changes:
 def test_each_type_is_the_model_less_what_its_bits_lose(
     random_model: Callable[..., Path], heldout: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    found = exported(random_model("qwen3"), tmp_path / "out", heldout[1], ["f16", "q8_0", "q4_k_m"])
+    found = export_files(random_model("qwen3"), tmp_path / "out", heldout[1], ["f16", "q8_0", "q4_k_m"])
     assert [one["file"] for one in found.values()] == ["small-F16.gguf", "small-Q8_0.gguf", "small-Q4_K_M.gguf"]
     apart = [found[name]["mean_difference"] for name in ("f16", "q8_0", "q4_k_m")]
     assert 0 < apart[0] < apart[1] / 5 < apart[2] / 5, "fewer bits, other logits"
@@ -68,7 +68,7 @@ def test_every_type_that_is_taken_gives_the_logits_of_transformers(
     shape = {"overrides": {"num_experts_per_tok": 2}} if kind in ("mixtral", "olmoe") else {}
     shape |= {"tie_embeddings": False} if kind in gguf_support.UNTIED_TYPES else {}
     shape |= {"kv_heads": 4} if kind in gguf_support.EQUAL_HEADS_TYPES else {}
-    found = exported(random_model(kind, **shape), tmp_path / "out", heldout[1], ["f32"])["f32"]
+    found = export_files(random_model(kind, **shape), tmp_path / "out", heldout[1], ["f32"])["f32"]
     assert found["mean_difference"] < 0.01 and found["same_argmax"] > 0.97
     assert found["bits_per_byte"] == pytest.approx(found["transformers_bits_per_byte"], abs=0.002)
 
@@ -90,7 +90,7 @@ def test_a_file_that_is_another_model_ends_the_task(
     with pytest.raises(
         InputError, match=r"small-F16.gguf: its logits .*max_difference allows 0.02: it is not the same model"
     ):
-        exported(right, tmp_path / "out", heldout[1], ["f16"])
+        export_files(right, tmp_path / "out", heldout[1], ["f16"])
 
 
 @needs_llama
@@ -100,7 +100,7 @@ def test_a_file_that_cuts_texts_otherwise_ends_the_task(
 ) -> None:
     monkeypatch.setattr(gguf, "pre_tokenizer", lambda _: "deepseek-coder")  # it cuts at every line's end
     with pytest.raises(InputError, match=r"llama\.cpp cuts a text into other tokens than the model's tokenizer, at '"):
-        exported(random_model("llama"), tmp_path / "out", heldout[1], ["f16"])
+        export_files(random_model("llama"), tmp_path / "out", heldout[1], ["f16"])
 
 
 @needs_llama
@@ -234,7 +234,7 @@ def test_the_card_s_lines_for_llama_cpp_work(
     from crawl2llm.stages.compress import card
 
     # Tied, it would say the half of a letter again and again, which llama.cpp's module does not count as tokens.
-    found = exported(random_model("llama", tie_embeddings=False), tmp_path / "out", heldout[1], ["q8_0"])
+    found = export_files(random_model("llama", tie_embeddings=False), tmp_path / "out", heldout[1], ["q8_0"])
     text = card.GGUF_CODE.format(file=found["q8_0"]["file"], call=card.CALLS[False])
     code = text.partition("```python\n")[2].partition("```")[0]
     environment = {**os.environ, "PYTHONPATH": str(gguf_support.TOOLS.folder() / "site")}

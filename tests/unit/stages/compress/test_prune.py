@@ -14,6 +14,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from crawl2llm.chain.config import validate
+from crawl2llm.commands.plan import tuning
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
@@ -38,7 +40,7 @@ STEPS = 12
 TRAINED = {**SMALL, "retrain_tokens": STEPS * SMALL["batch_tokens"], "learning_rate": 0.003}
 
 
-def started(base: Path, tokens: list[Path], out: Path, processes: int = 1, **keys: Any) -> copies.Launched:
+def start_pruning(base: Path, tokens: list[Path], out: Path, processes: int = 1, **keys: Any) -> copies.Launched:
     out.mkdir(parents=True, exist_ok=True)
     options = [
         "--config", config(out, "small", "compress.prune", **keys), "--model", str(base), "--tokens", *map(str, tokens),
@@ -62,7 +64,7 @@ def zeros(held: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def sparse(base: Path, tokens: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with half of its weights zero that was trained on, by DeepSpeed."""
     out = tmp_path_factory.mktemp("sparse")
-    finished(started(base, tokens, out, method="magnitude", **TRAINED))
+    finished(start_pruning(base, tokens, out, method="magnitude", **TRAINED))
     return out
 
 
@@ -80,19 +82,19 @@ def test_zeros_stay_and_the_others_train(sparse: Path, base: Path) -> None:
 
 
 def test_stopped_and_resumed_to_the_same_bytes(sparse: Path, base: Path, tokens: list[Path], tmp_path: Path) -> None:
-    process = started(base, tokens, tmp_path, method="magnitude", **TRAINED)
+    process = start_pruning(base, tokens, tmp_path, method="magnitude", **TRAINED)
     while process.poll() is None and not list(tmp_path.glob("checkpoints/*/step-000005/checkpoint.json")):
         pass
     process.send_signal(signal.SIGTERM)
     finished(process, RESUBMIT)
-    finished(started(base, tokens, tmp_path, method="magnitude", **TRAINED))
+    finished(start_pruning(base, tokens, tmp_path, method="magnitude", **TRAINED))
     for name in ("small.manifest.json", "small/losses.jsonl", "small/model/model.safetensors"):
         assert (tmp_path / name).read_bytes() == (sparse / name).read_bytes(), name
 
 
 @pytest.mark.long
 def test_two_processes_of_torch_come_to_the_same(sparse: Path, base: Path, tokens: list[Path], tmp_path: Path) -> None:
-    finished(started(base, tokens, tmp_path, 2, method="magnitude", **TRAINED, engine="torch"))
+    finished(start_pruning(base, tokens, tmp_path, 2, method="magnitude", **TRAINED, engine="torch"))
     one, other = weights(sparse), weights(tmp_path)
     assert all(torch.equal(mask, zeros(one)[name]) for name, mask in zeros(other).items())
     losses = [Manifest.read(out / "small.manifest.json").summary["pruned_loss_after"] for out in (sparse, tmp_path)]
@@ -103,7 +105,7 @@ def test_two_of_four_without_training_gives_the_same_bytes_again(
     base: Path, tokens: list[Path], tmp_path: Path
 ) -> None:
     for name in ("one", "two"):
-        finished(started(base, tokens, tmp_path / name, method="2:4", **SMALL))
+        finished(start_pruning(base, tokens, tmp_path / name, method="2:4", **SMALL))
     held = weights(tmp_path / "one")
     for mask in zeros(held).values():
         assert (mask.reshape(-1, 4).sum(1) == 2).all()
@@ -112,7 +114,9 @@ def test_two_of_four_without_training_gives_the_same_bytes_again(
 
 def test_a_structured_model_is_smaller_and_trains_on(base: Path, tokens: list[Path], tmp_path: Path) -> None:
     finished(
-        started(base, tokens, tmp_path, 2, layers=0.5, heads=0.5, neurons=0.25, **TRAINED, engine="torch", zero_stage=3)
+        start_pruning(
+            base, tokens, tmp_path, 2, layers=0.5, heads=0.5, neurons=0.25, **TRAINED, engine="torch", zero_stage=3
+        )
     )
     summary = Manifest.read(tmp_path / "small.manifest.json").summary
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "small/model")
@@ -123,6 +127,20 @@ def test_a_structured_model_is_smaller_and_trains_on(base: Path, tokens: list[Pa
     assert summary["bytes"] < 0.7 * summary["bytes_before"]
     assert summary["pruned_loss_after"] < summary["pruned_loss_before"] - 0.1
     assert summary["layers"] == len(summary["kept_layers"]) == 1 and len(summary["block_influence"]) == 2
+    entry = {
+        "from": "root",
+        "step": "compress.prune",
+        "layers": 0.5,
+        "heads": 0.5,
+        "neurons": 0.25,
+        "processes": 2,
+        **TRAINED,
+    }
+    models = {"root": {"path": str(base.parent / "model")}, "small": {**entry, "engine": "torch", "zero_stage": 3}}
+    tree = validate({"models": models})
+    planned = tuning.tuning_of(tree, "compress.prune", "small", tuning.published_shape(tree, "small"))
+    estimated = json.loads((tmp_path / "small.run.json").read_text())["estimated_memory_bytes"]
+    assert sum(planned.memory_parts(False).values()) == pytest.approx(estimated, rel=1e-4), "the plan's is the step's"
 
 
 def test_wrong_keys_are_named(tokens: list[Path]) -> None:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow  # evaluates models
 Inputs = dict[str, list[Path]]
 
 
-def scored(inputs: Inputs, out: Path, name: str = "base", of: Path | None = None, **changes: Any) -> Manifest:
+def score_model(inputs: Inputs, out: Path, name: str = "base", of: Path | None = None, **changes: Any) -> Manifest:
     """evaluate.common of a model on the corpus and the items of `inputs`."""
     path = out / f"{name}.manifest.json"
     complete = configuration.validate({"evaluate": {"common": changes}})
@@ -60,7 +60,7 @@ def short(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> Inputs:
 
 @pytest.fixture(scope="module")
 def first(short: Inputs, tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    return scored(short, tmp_path_factory.mktemp("common"))
+    return score_model(short, tmp_path_factory.mktemp("common"))
 
 
 def test_bits_of_right_choices_are_those_of_their_likelihoods() -> None:
@@ -99,7 +99,7 @@ def test_another_model_with_another_tokenizer_scores_the_same(short: Inputs, fir
     of = tiny.write_model(
         tmp_path / "other", {"a": "Another text, of which a tokenizer learns little. " * 40}, hidden=32
     )
-    other = scored(short, tmp_path / "out", "sft", of)
+    other = score_model(short, tmp_path / "out", "sft", of)
     assert other.summary["set"] == first.summary["set"] and other.summary["items"] == first.summary["items"]
     assert other.summary["tokens"] != first.summary["tokens"], "its tokenizer is another"
     for key in ("document", "bytes"):
@@ -109,7 +109,7 @@ def test_another_model_with_another_tokenizer_scores_the_same(short: Inputs, fir
 
 
 def test_a_part_of_them_by_hash(short: Inputs, first: Manifest, tmp_path: Path) -> None:
-    few = scored(short, tmp_path, max_bytes=120)
+    few = score_model(short, tmp_path, max_bytes=120)
     whole = [row["document"] for row in first.rows("base.heldout.jsonl")]
     part = few.rows("base.heldout.jsonl")
     assert [row["document"] for row in part] == whole[: len(part)] and 0 < len(part) < len(whole)
@@ -145,7 +145,7 @@ def test_the_mark_is_of_ids_and_texts() -> None:
 
 
 def test_a_run_that_holds_nothing_out(inputs: Inputs, tmp_path: Path) -> None:
-    made = scored({**inputs, "corpus": corpus(tmp_path / "none", {}, 2)}, tmp_path / "out")
+    made = score_model({**inputs, "corpus": corpus(tmp_path / "none", {}, 2)}, tmp_path / "out")
     assert made.summary["bits_per_byte"] is None and made.summary["documents"] == 0 and made.summary["tasks"]
     assert made.summary["notes"][0] == "No loss was measured: main holds out no text."
 

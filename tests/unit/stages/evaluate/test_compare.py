@@ -64,7 +64,7 @@ def evaluation(
     return path
 
 
-def compared(
+def compare_evaluations(
     folder: Path, evaluations: list[Path], status: int = 0, more: list[str] | None = None, **settings: Any
 ) -> dict[tuple[str, str, str], Any]:
     """{(first, second, measure): what was found}."""
@@ -92,7 +92,7 @@ def test_verdicts_of_what_is_better_worse_and_alike(tmp_path: Path) -> None:
         evaluation(tmp_path, "same", lambda at: luck[at] < 0.5 or at == 3, lambda at: 900.0 + at + (at % 2 - 0.5)),
         evaluation(tmp_path, "untrained", lambda at: False, lambda at: 5000.0),
     ]
-    found = compared(tmp_path, made)
+    found = compare_evaluations(tmp_path, made)
     assert {key[:2] for key in found} == {("base", "good"), ("base", "same"), ("good", "same")}
     assert {key: one["verdict"] for key, one in found.items()} == {
         ("base", "good", "heldout_text"): "better", ("base", "good", "next_word"): "better",
@@ -111,7 +111,7 @@ def test_verdicts_of_what_is_better_worse_and_alike(tmp_path: Path) -> None:
     size = sum(1000 + at for at in range(60)) * np.log(2)
     assert text["first"] == pytest.approx(sum(900 + at for at in range(60)) / size, abs=1e-6)
     assert text["difference"] == pytest.approx(sum(at % 7 - 30 for at in range(60)) / size, abs=1e-6)
-    assert compared(tmp_path / "again", made) == found
+    assert compare_evaluations(tmp_path / "again", made) == found
 
 
 def test_only_what_both_answered_counts(tmp_path: Path) -> None:
@@ -119,13 +119,13 @@ def test_only_what_both_answered_counts(tmp_path: Path) -> None:
         evaluation(tmp_path, "base", lambda _: True, lambda _: 1.0, 40, scored_documents=12),
         evaluation(tmp_path, "sft", lambda _: True, lambda _: 1.0, 12),
     ]
-    found = compared(tmp_path, made)
+    found = compare_evaluations(tmp_path, made)
     assert {(one["documents"], one["difference"], one["verdict"]) for one in found.values()} == {(12, 0.0, "unclear")}
 
 
 def test_models_that_were_scored_on_other_text_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = [evaluation(tmp_path, name, lambda _: True, lambda _: 1.0, n) for name, n in (("base", 12), ("tiny", 11))]
-    compared(tmp_path, made, status=1)
+    compare_evaluations(tmp_path, made, status=1)
     told = "scored base on 12 held-out documents of 12,066 bytes and tiny on 11 held-out documents of 11,055 bytes, not the same"
     assert told in capsys.readouterr().err
 
@@ -135,18 +135,18 @@ def test_few_documents_have_no_interval(tmp_path: Path) -> None:
         evaluation(tmp_path, name, lambda _, n=number: n > 0, lambda _: 1.0, 9)
         for number, name in enumerate(("base", "sft"))
     ]  # type: ignore[misc]
-    one = compared(tmp_path, made)["base", "sft", "next_word"]
+    one = compare_evaluations(tmp_path, made)["base", "sft", "next_word"]
     assert one["verdict"] == "unclear" and one["difference"] == 1.0 and "low" not in one
 
 
 def test_one_model_has_nobody_to_be_compared_with(tmp_path: Path) -> None:
-    assert not compared(tmp_path, [evaluation(tmp_path, "base", lambda _: True, lambda _: 1.0)])
+    assert not compare_evaluations(tmp_path, [evaluation(tmp_path, "base", lambda _: True, lambda _: 1.0)])
 
 
 def test_a_damaged_evaluation_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = [evaluation(tmp_path, name, lambda _: True, lambda _: 1.0) for name in ("base", "sft")]
     (tmp_path / "sft.items.jsonl").write_text("{}\n")
-    compared(tmp_path, made, status=1)
+    compare_evaluations(tmp_path, made, status=1)
     assert "sft.items.jsonl" in capsys.readouterr().err
 
 

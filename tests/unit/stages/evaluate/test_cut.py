@@ -39,7 +39,7 @@ def questions(labels: list[str] | None = None) -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def made(inputs: dict[str, list[Path]]) -> tuple[Any, Any]:
+def model_and_tokenizer(inputs: dict[str, list[Path]]) -> tuple[Any, Any]:
     return load_model(inputs["model"][0].parent / "model")
 
 
@@ -57,11 +57,11 @@ def plain(model: Any, tokenizer: Any, context: str, choices: list[str]) -> list[
     return found
 
 
-def by_harness(made: tuple[Any, Any], context: str, choices: list[str]) -> list[float] | None:
+def by_harness(model_and_tokenizer: tuple[Any, Any], context: str, choices: list[str]) -> list[float] | None:
     """What lm-evaluation-harness itself finds, cutting as it does; None if a choice has no token left, which it cannot score."""
     from lm_eval.models.huggingface import HFLM
 
-    lm = HFLM(pretrained=made[0], tokenizer=made[1], max_length=tiny.CONTEXT)
+    lm = HFLM(pretrained=model_and_tokenizer[0], tokenizer=model_and_tokenizer[1], max_length=tiny.CONTEXT)
     pairs = [lm._encode_pair(context, choice) for choice in choices]
     if not all(scored for _, scored in pairs):
         return None
@@ -70,25 +70,33 @@ def by_harness(made: tuple[Any, Any], context: str, choices: list[str]) -> list[
 
 @pytest.mark.parametrize("labels", [None, [")", "bad", "good"]])
 @pytest.mark.parametrize("text", [SPACED, GLUED])
-def test_questions_and_labels_are_cut_as_items_are(made: tuple[Any, Any], text: str, labels: list[str] | None) -> None:
+def test_questions_and_labels_are_cut_as_items_are(
+    model_and_tokenizer: tuple[Any, Any], text: str, labels: list[str] | None
+) -> None:
     template = Template.parse(text)
     rows = questions(labels)
-    tasks = [task for task in multiple_choice.question_tasks(rows, template, made[1], tiny.CONTEXT) if task.rows]
+    tasks = [
+        task
+        for task in multiple_choice.question_tasks(rows, template, model_and_tokenizer[1], tiny.CONTEXT)
+        if task.rows
+    ]
     assert [task.name for task in tasks] == ["own.tsv" if labels else QUESTIONS]
-    found, _ = harness.run_tasks(*made, tasks, [], **HOW)
+    found, _ = harness.run_tasks(*model_and_tokenizer, tasks, [], **HOW)
     _, lines = multiple_choice.task_results(tasks, found["samples"], 0)
     items = [
         {**row, "task": "items", "context": template.prompt(row["question"]), "choices": [template.completion(c) for c in row["choices"]]}
         for row in rows
     ]  # fmt: skip
-    as_items = multiple_choice.item_tasks(items, made[1], tiny.CONTEXT)
-    again, _ = harness.run_tasks(*made, as_items, [], **HOW)
+    as_items = multiple_choice.item_tasks(items, model_and_tokenizer[1], tiny.CONTEXT)
+    again, _ = harness.run_tasks(*model_and_tokenizer, as_items, [], **HOW)
     _, same = multiple_choice.task_results(as_items, again["samples"], 0)
     equal = 0
     for row, line, item in zip(items, lines, same, strict=True):
         assert line["log_likelihoods"] == item["log_likelihoods"]
-        assert line["log_likelihoods"] == pytest.approx(plain(*made, row["context"], row["choices"]), abs=1e-4)
-        own = by_harness(made, row["context"], row["choices"])
+        assert line["log_likelihoods"] == pytest.approx(
+            plain(*model_and_tokenizer, row["context"], row["choices"]), abs=1e-4
+        )
+        own = by_harness(model_and_tokenizer, row["context"], row["choices"])
         equal += bool(own) and line["log_likelihoods"] == pytest.approx(own, abs=1e-4)
     equal_rows = 0 if labels else 1
     if text == SPACED:
@@ -96,9 +104,9 @@ def test_questions_and_labels_are_cut_as_items_are(made: tuple[Any, Any], text: 
     assert equal == equal_rows, "rows in which nothing is joined are the harness's"
 
 
-def test_lengths_are_those_of_what_is_scored(made: tuple[Any, Any]) -> None:
+def test_lengths_are_those_of_what_is_scored(model_and_tokenizer: tuple[Any, Any]) -> None:
     """What counts is the tokens that are scored, which begin before the answer if the template joins it to what stands there."""
-    tokenizer = made[1]
+    tokenizer = model_and_tokenizer[1]
     row = questions()[0] | {"choices": [")" * 4, "a"]}
     template = Template.parse("{question}" + "(" * 3 + "{answer}")
     scored = split_tokens(lambda t: tokenizer(t)["input_ids"], template.prompt(row["question"]), row["choices"])[1]
@@ -107,17 +115,19 @@ def test_lengths_are_those_of_what_is_scored(made: tuple[Any, Any]) -> None:
     assert multiple_choice.question_tasks([row], template, tokenizer, longest)[0].left_out["too_long"] == 1
 
 
-def test_two_rows_with_the_same_text_keep_their_tokens(made: tuple[Any, Any]) -> None:
+def test_two_rows_with_the_same_text_keep_their_tokens(model_and_tokenizer: tuple[Any, Any]) -> None:
     """The same context and choice beside another choice are cut elsewhere: each row has its own tokens."""
     rows = [
         {"task": "t", "id": str(n), "document": "d", "context": "It gives (", "choices": ["a list", other], "gold": 0}
         for n, other in enumerate((")", "b"))
     ]
-    tasks = multiple_choice.item_tasks(rows, made[1], tiny.CONTEXT)
-    found, _ = harness.run_tasks(*made, tasks, [], **HOW)
+    tasks = multiple_choice.item_tasks(rows, model_and_tokenizer[1], tiny.CONTEXT)
+    found, _ = harness.run_tasks(*model_and_tokenizer, tasks, [], **HOW)
     _, lines = multiple_choice.task_results(tasks, found["samples"], 0)
     for row, line in zip(rows, lines, strict=True):
-        assert line["log_likelihoods"] == pytest.approx(plain(*made, row["context"], row["choices"]), abs=1e-4)
+        assert line["log_likelihoods"] == pytest.approx(
+            plain(*model_and_tokenizer, row["context"], row["choices"]), abs=1e-4
+        )
 
 
 def own_task(folder: Path, rows: list[Row], **more: Any) -> str:
@@ -139,18 +149,22 @@ def own_task(folder: Path, rows: list[Row], **more: Any) -> str:
     return str(path)
 
 
-def test_a_task_with_joined_and_too_long_choices_is_a_counted_result(made: tuple[Any, Any], tmp_path: Path) -> None:
+def test_a_task_with_joined_and_too_long_choices_is_a_counted_result(
+    model_and_tokenizer: tuple[Any, Any], tmp_path: Path
+) -> None:
     kept = [{"q": "What is it?", "c": ["a", "b"], "g": 0}, {"q": "It gives (", "c": ["a list", ")"], "g": 1}]
     long = {"q": "Which?", "c": ["so " * 2 * tiny.CONTEXT, "a"], "g": 1}
-    _, tasks = harness.run_tasks(*made, [], [own_task(tmp_path, [kept[0], long, kept[1], long])], **HOW)
+    _, tasks = harness.run_tasks(*model_and_tokenizer, [], [own_task(tmp_path, [kept[0], long, kept[1], long])], **HOW)
     result = tasks["results"]["own_task"]
-    right = sum(nats.index(max(nats)) == row["g"] for row in kept for nats in [plain(*made, row["q"], row["c"])])
+    right = sum(
+        nats.index(max(nats)) == row["g"] for row in kept for nats in [plain(*model_and_tokenizer, row["q"], row["c"])]
+    )
     assert result["acc"] == pytest.approx(right / 2)
     assert (result["items"], result["left_out_too_long"], result["joined"]) == (2, 2, 1)
     assert [note.split(":")[0] for note in harness.task_notes(tasks["results"])] == ["evaluate.model.tasks"] * 2
 
     (tmp_path / "fits").mkdir()
-    _, fits = harness.run_tasks(*made, [], [own_task(tmp_path / "fits", kept[:1])], **HOW)
+    _, fits = harness.run_tasks(*model_and_tokenizer, [], [own_task(tmp_path / "fits", kept[:1])], **HOW)
     assert fits["results"]["own_task"].keys() >= {"acc", "items"} and not harness.task_notes(fits["results"])
     assert not fits["results"]["own_task"].keys() & {"left_out_too_long", "joined"}
 
@@ -176,14 +190,14 @@ def test_a_task_with_joined_and_too_long_choices_is_a_counted_result(made: tuple
     ],
 )
 def test_a_task_that_does_not_fit_is_refused_in_words(
-    made: tuple[Any, Any], tmp_path: Path, rows: list[Row], more: Row, told: str
+    model_and_tokenizer: tuple[Any, Any], tmp_path: Path, rows: list[Row], more: Row, told: str
 ) -> None:
     with pytest.raises(InputError, match=told):
-        harness.run_tasks(*made, [], [own_task(tmp_path, rows, **more)], **HOW)
+        harness.run_tasks(*model_and_tokenizer, [], [own_task(tmp_path, rows, **more)], **HOW)
 
 
-def test_rows_of_the_same_tokens_are_scored_each_from_its_own_place(made: tuple[Any, Any]) -> None:
-    model, _ = made
+def test_rows_of_the_same_tokens_are_scored_each_from_its_own_place(model_and_tokenizer: tuple[Any, Any]) -> None:
+    model, _ = model_and_tokenizer
     requests = [
         (("", ""), [1, 2], [3, 4]),
         (("", ""), [1, 2, 3], [5]),
@@ -198,8 +212,8 @@ def test_rows_of_the_same_tokens_are_scored_each_from_its_own_place(made: tuple[
         assert likeliest == (logits.argmax(-1).tolist() == scored)
 
 
-def test_logits_are_made_in_pieces(made: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    model, _ = made
+def test_logits_are_made_in_pieces(model_and_tokenizer: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = model_and_tokenizer
     requests = [(("", ""), [1, number], [3, 4, 5]) for number in range(8)]
     whole = score_answers(model, requests, 64, 8, lambda rows: None)
     passed: list[int] = []
@@ -209,9 +223,11 @@ def test_logits_are_made_in_pieces(made: tuple[Any, Any], monkeypatch: pytest.Mo
     assert [nats for nats, _ in pieces] == pytest.approx([nats for nats, _ in whole], abs=1e-4)
 
 
-def test_logits_of_a_row_are_made_in_pieces(made: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_of_a_row_are_made_in_pieces(
+    model_and_tokenizer: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where answers of several lengths end at the same place."""
-    model, _ = made
+    model, _ = model_and_tokenizer
     text = [number % 50 + 3 for number in range(20)]
     with torch.no_grad():
         likeliest = int(model(torch.tensor([text])).logits[0, -1].argmax())

@@ -26,7 +26,7 @@ DATA = Path(os.environ.get("CRAWL2LLM_DATA", "data"))  # see CONTRIBUTING.md
 Inputs = dict[str, list[Path]]
 
 
-def generated(inputs: Inputs, held: Path, out: Path, **changes: Any) -> dict[str, Any]:
+def generate_texts(inputs: Inputs, held: Path, out: Path, **changes: Any) -> dict[str, Any]:
     complete = configuration.validate({"evaluate": {"generate": {"threads": 1, "max_new_tokens": 8, **changes}}})
     given = canonical_json({"step": "evaluate.generate", "config": settings_of("evaluate.generate", complete)})
     words = ["--model", str(inputs["model"][0]), "--pairs", str(held), "--manifest", str(out / "base.manifest.json")]
@@ -41,7 +41,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def test_answers_and_samples(inputs: Inputs, tmp_path: Path) -> None:
     import torch
 
-    found = generated(inputs, inputs["pairs"][0], tmp_path, questions=6, samples=3)
+    found = generate_texts(inputs, inputs["pairs"][0], tmp_path, questions=6, samples=3)
     rows = lines(tmp_path / "base.answers.jsonl")
     assert found["answers"]["all"]["items"] == len(rows) == 6 and found["samples"]["items"] == 3
     lm, tokenizer = load_model(inputs["model"][0].parent / "model")
@@ -59,11 +59,11 @@ def test_answers_and_samples(inputs: Inputs, tmp_path: Path) -> None:
     nats, tokens = (sum(row[key] for row in rows) for key in ("nats", "tokens"))
     assert found["answers"]["all"]["self_perplexity"] == pytest.approx(math.exp(nats / tokens), rel=1e-4)
     # Fewer questions are some of the same, with the same answers; in a batch of another size products are rounded in another order.
-    few = generated(inputs, inputs["pairs"][0], tmp_path / "few", questions=2)
+    few = generate_texts(inputs, inputs["pairs"][0], tmp_path / "few", questions=2)
     assert few["samples"] is None
     for row, wanted in zip(lines(tmp_path / "few/base.answers.jsonl"), rows[:2], strict=True):
         assert row == wanted | {"nats": pytest.approx(wanted["nats"], abs=1.5e-4)}  # they are rounded to 1e-4
-    again = generated(inputs, inputs["pairs"][0], tmp_path / "again", questions=6, samples=3)
+    again = generate_texts(inputs, inputs["pairs"][0], tmp_path / "again", questions=6, samples=3)
     assert again == found and lines(tmp_path / "again/base.texts.jsonl") == lines(tmp_path / "base.texts.jsonl")
 
 
@@ -76,7 +76,7 @@ def test_questions_that_spell_a_special_token_of_the_models_own_are_counted(inpu
     shutil.copytree(inputs["model"][0].parent / "model", model.parent / "model")
     tokenizer.save_pretrained(model.parent / "model")
     Manifest("pretrain.train", "0" * 16).write(model, list((model.parent / "model").iterdir()))
-    generated({**inputs, "model": [model]}, inputs["pairs"][0], tmp_path, questions=3, max_new_tokens=1)
+    generate_texts({**inputs, "model": [model]}, inputs["pairs"][0], tmp_path, questions=3, max_new_tokens=1)
     made = Manifest.read(tmp_path / "base.manifest.json")
     assert made.counts["kept"] == 2 and made.counts["dropped"]["special_token"] == 1
     assert made.summary["notes"] == [
@@ -111,7 +111,7 @@ def test_summaries_of_dialogues(inputs: Inputs, tmp_path: Path) -> None:
     made = tiny.config("finetune.pairs", patterns=[], files=[file], min_train=1, min_heldout=4)
     held = tmp_path / "pairs/manifest.json"
     assert pairs.main(["--config", made, "--corpus", *map(str, inputs["corpus"]), "--manifest", str(held)]) == 0
-    found = generated(inputs, held, tmp_path, questions=20)["answers"]["all"]
+    found = generate_texts(inputs, held, tmp_path, questions=20)["answers"]["all"]
     rows = lines(tmp_path / "base.answers.jsonl")
     assert found["items"] == 20 and found["cut"] > 15, "dialogues are longer than 64 tokens"
     assert 0 <= found["rougeL"] < 0.2 and found["reference_words"] > 10
@@ -163,7 +163,7 @@ def test_too_few_pairs_are_a_note(inputs: Inputs, tmp_path: Path) -> None:
     made = tiny.config("finetune.pairs", max_train=100, min_heldout=4000)
     held = tmp_path / "pairs/manifest.json"
     assert pairs.main(["--config", made, "--corpus", *map(str, inputs["corpus"]), "--manifest", str(held)]) == 0
-    found = generated(inputs, held, tmp_path, questions=3)
+    found = generate_texts(inputs, held, tmp_path, questions=3)
     assert found["answers"] is None and found["notes"] == [
         "No held-out question was answered: finetune.pairs found too few."
     ]

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow  # evaluates models
 LIMITS = {"max_tokens": 1500, "max_new_tokens": 8, "questions": 2}
 
 
-def evaluated(
+def evaluate_base(
     inputs: dict[str, list[Path]], out: Path, *options: str, name: str = "base", **changes: object
 ) -> tuple[int, Path]:
     path = out / f"{name}.manifest.json"
@@ -40,7 +40,7 @@ def evaluated(
 
 @pytest.fixture(scope="module")
 def first(inputs: dict[str, list[Path]], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    status, path = evaluated(inputs, tmp_path_factory.mktemp("first"))
+    status, path = evaluate_base(inputs, tmp_path_factory.mktemp("first"))
     assert status == 0
     return path
 
@@ -84,7 +84,7 @@ def test_accuracy_is_that_of_a_plain_computation(inputs: dict[str, list[Path]], 
 
 
 def test_same_bytes_again_and_at_another_batch_size(inputs: dict[str, list[Path]], first: Path, tmp_path: Path) -> None:
-    assert evaluated(inputs, tmp_path, "--batch-size", "3")[0] == 0
+    assert evaluate_base(inputs, tmp_path, "--batch-size", "3")[0] == 0
     for name in ("base.manifest.json", "base.evaluation.json", "base.items.jsonl", "base.samples.jsonl"):
         assert (tmp_path / name).read_bytes() == (first.parent / name).read_bytes()
     text = (tmp_path / "base.evaluation.json").read_text()
@@ -108,7 +108,7 @@ def test_own_task(few: dict[str, list[Path]], tmp_path: Path) -> None:
     }
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(task))
-    status, manifest = evaluated(few, tmp_path, tasks=[str(path)], max_tokens=100)
+    status, manifest = evaluate_base(few, tmp_path, tasks=[str(path)], max_tokens=100)
     assert status == 0
     summary = Manifest.read(manifest).summary
     # The same questions by another way: the same accuracy.
@@ -131,7 +131,7 @@ def test_what_it_refuses(
     changes: dict[str, object],
     told: str,
 ) -> None:
-    assert evaluated(inputs, tmp_path, **changes)[0] == 1
+    assert evaluate_base(inputs, tmp_path, **changes)[0] == 1
     assert told in capsys.readouterr().err
 
 
@@ -209,7 +209,7 @@ def test_untrained(few: dict[str, list[Path]], first: Path, tmp_path: Path) -> N
     """Of the shape of base, other weights, no samples; the same bytes again."""
     found = []
     for place in ("one", "two"):
-        status, path = evaluated(
+        status, path = evaluate_base(
             few, tmp_path / place, name="untrained", seed=7, max_tokens=100
         )  # base has the weights of seed 0
         assert status == 0
@@ -231,7 +231,7 @@ def test_without_questions_and_without_validation_text(inputs: dict[str, list[Pa
     Manifest("tokenize.encode", "0" * 16).write(tmp_path / "tokens/00000.manifest.json", [writer.path])
     given = {**inputs, "pairs": [few], "tokens": [tmp_path / "tokens/00000.manifest.json"]}
     given["tasks"] = [made_items(given, tmp_path / "items/manifest.json")]
-    status, path = evaluated(given, tmp_path)
+    status, path = evaluate_base(given, tmp_path)
     assert status == 0
     summary = Manifest.read(path).summary
     assert summary["questions"] is None and summary["heldout_text"] is None
@@ -244,7 +244,7 @@ def test_without_questions_and_without_validation_text(inputs: dict[str, list[Pa
 
 
 def test_answers_that_are_all_too_long_are_said(few: dict[str, list[Path]], tmp_path: Path) -> None:
-    status, path = evaluated(few, tmp_path, context=2, max_tokens=100)
+    status, path = evaluate_base(few, tmp_path, context=2, max_tokens=100)
     assert status == 0
     summary = Manifest.read(path).summary
     assert summary["questions"] is None and "longer than the context of 2 tokens" in summary["notes"][0]

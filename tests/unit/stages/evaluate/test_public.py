@@ -50,14 +50,14 @@ def copa(number: int) -> list[Row]:
     ]
 
 
-def staged(folder: Path, tmp_path: Path, names: list[str], **changes: Any) -> Path:
+def stage_data(folder: Path, tmp_path: Path, names: list[str], **changes: Any) -> Path:
     out = tmp_path / "stage/manifest.json"
     given = config("evaluate.stage", presets=names, data=[str(folder)], **changes)
     assert stage.main(["--config", given, "--manifest", str(out)]) == 0
     return out
 
 
-def asked(inputs: dict[str, list[Path]], made: Path, out: Path, name: str = "base", **changes: Any) -> Row:
+def ask_model(inputs: dict[str, list[Path]], made: Path, out: Path, name: str = "base", **changes: Any) -> Row:
     path = out / f"{name}.manifest.json"
     given = ["--model", str(inputs["model"][0]), "--staged", str(made), "--manifest", str(path)]
     assert public.main(["--config", config("evaluate.public", **changes), *given]) == 0
@@ -81,7 +81,7 @@ def test_copa_is_that_of_a_plain_computation(inputs: dict[str, list[Path]], tmp_
     rows = copa(20)
     rows[3]["premise"] = "The list <|endoftext|> ends."  # as text
     save(tmp_path / "copa_validation.jsonl", rows)
-    found = asked(inputs, staged(tmp_path, tmp_path, ["copa"]), tmp_path / "out")["tasks"]["copa"]
+    found = ask_model(inputs, stage_data(tmp_path, tmp_path, ["copa"]), tmp_path / "out")["tasks"]["copa"]
     lm, tokenizer = load_model(inputs["model"][0].parent / "model")
     right, bits = 0, 0.0
     for row in rows:
@@ -129,7 +129,7 @@ def test_core_is_that_of_a_plain_computation(inputs: dict[str, list[Path]], tmp_
     save(tmp_path / "jeopardy_all.jsonl", free)
     save(tmp_path / "copa.jsonl", choice)
     save(tmp_path / "winograd_wsc.jsonl", schema)
-    found = asked(inputs, staged(tmp_path, tmp_path, ["core"]), tmp_path / "out")
+    found = ask_model(inputs, stage_data(tmp_path, tmp_path, ["core"]), tmp_path / "out")
     lines = [json.loads(line) for line in (tmp_path / "out/base.items.jsonl").read_text().splitlines()]
     by_task = {task: [line for line in lines if line["task"] == task] for task in found["tasks"]}
     for row, line in zip(choice, by_task["core.copa"], strict=True):
@@ -167,7 +167,7 @@ def test_too_long_for_the_context(inputs: dict[str, list[Path]], tmp_path: Path)
             {"goal": "To", "sol1": "a", "sol2": "b", "label": 0},
         ],
     )
-    found = asked(inputs, staged(tmp_path, tmp_path, ["mmlu", "piqa"]), tmp_path / "out")["tasks"]
+    found = ask_model(inputs, stage_data(tmp_path, tmp_path, ["mmlu", "piqa"]), tmp_path / "out")["tasks"]
     assert (found["mmlu"]["items"], found["mmlu"]["cut_to_context"], found["mmlu"]["shots"]) == (2, 2, 5)
     assert (found["piqa"]["items"], found["piqa"]["left_out_too_long"], found["piqa"]["rows"]) == (1, 1, 2)
     assert Manifest.read(tmp_path / "out/base.manifest.json").counts == {"in": 4, "kept": 3, "dropped": {"too_long": 1}}
@@ -177,7 +177,7 @@ def test_mmlu_as_cloze_has_no_examples(inputs: dict[str, list[Path]], tmp_path: 
     choices = ["Io", "Mars", "Sun", "Moon"]
     row = {"subject": "astronomy", "question": "Which?", "choices": choices, "answer": 1}
     save(tmp_path / "mmlu_test.jsonl", [row])
-    found = asked(inputs, staged(tmp_path, tmp_path, ["mmlu_cloze"]), tmp_path / "out")["tasks"]["mmlu_cloze"]
+    found = ask_model(inputs, stage_data(tmp_path, tmp_path, ["mmlu_cloze"]), tmp_path / "out")["tasks"]["mmlu_cloze"]
     (line,) = (json.loads(line) for line in (tmp_path / "out/base.items.jsonl").read_text().splitlines())
     assert (found["items"], found["shots"]) == (1, 0)
     lm, tokenizer = load_model(inputs["model"][0].parent / "model")
@@ -191,7 +191,7 @@ def test_blimp_is_asked_by_phenomenon(inputs: dict[str, list[Path]], tmp_path: P
     for at, name in enumerate(("adjunct_island", "causative")):
         good, bad = " ".join(WORDS[at : at + 5]), " ".join(WORDS[at : at + 5][::-1])
         save(tmp_path / f"{name}.jsonl", [{"sentence_good": good, "sentence_bad": bad, "UID": name, "field": "syntax"}])
-    asked(inputs, staged(tmp_path, tmp_path, ["blimp"]), tmp_path / "out")
+    ask_model(inputs, stage_data(tmp_path, tmp_path, ["blimp"]), tmp_path / "out")
     lines = [json.loads(line) for line in (tmp_path / "out/base.items.jsonl").read_text().splitlines()]
     lm, tokenizer = load_model(inputs["model"][0].parent / "model")
     assert [line["part"] for line in lines] == ["adjunct_island", "causative"]
@@ -219,7 +219,7 @@ def test_gsm8k_is_generated_and_read(inputs: dict[str, list[Path]], tmp_path: Pa
     ]
     save(tmp_path / "gsm8k_test.jsonl", rows[:3])
     save(tmp_path / "gsm8k_train.jsonl", rows[3:])
-    found = asked(inputs, staged(tmp_path, tmp_path, ["gsm8k"]), tmp_path / "out")["tasks"]["gsm8k"]
+    found = ask_model(inputs, stage_data(tmp_path, tmp_path, ["gsm8k"]), tmp_path / "out")["tasks"]["gsm8k"]
     assert (found["items"], found["chance"], found["accuracy"], found["cut_to_context"]) == (3, 0.0, 0.0, 3)
 
 
@@ -232,11 +232,11 @@ def test_humaneval_is_written_and_run(inputs: dict[str, list[Path]], tmp_path: P
     }  # fmt: skip
     save(tmp_path / "human_eval.jsonl", [{**row, "task_id": "a"}, {**row, "prompt": "return = 1\n" + row["prompt"]}])
     names = ["humaneval", "humaneval_instruct"]
-    made = staged(tmp_path, tmp_path, names)
+    made = stage_data(tmp_path, tmp_path, names)
     with pytest.raises(AssertionError):  # the second prompt is no Python, so that its tests cannot run
-        asked(inputs, made, tmp_path / "out")
+        ask_model(inputs, made, tmp_path / "out")
     save(tmp_path / "human_eval.jsonl", [row])
-    found = asked(inputs, staged(tmp_path, tmp_path, names), tmp_path / "out")["tasks"]
+    found = ask_model(inputs, stage_data(tmp_path, tmp_path, names), tmp_path / "out")["tasks"]
     lines = [json.loads(line) for line in (tmp_path / "out/base.items.jsonl").read_text().splitlines()]
     assert [line["task"] for line in lines] == names and all(line["failed"] for line in lines)
     assert all(found[name]["accuracy"] == found[name]["chance"] == 0.0 for name in names)

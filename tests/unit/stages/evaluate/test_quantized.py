@@ -14,7 +14,7 @@ from crawl2llm.formats import generation_speed
 from crawl2llm.training import memory, model_loading, quantized_weights
 from crawl2llm.training.estimate.parts import format_bytes
 from tests.unit.stages.compress.conftest import quantized as quantize
-from tests.unit.stages.evaluate.test_model import evaluated
+from tests.unit.stages.evaluate.test_model import evaluate_base
 
 pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed (make install)")
 pytestmark = pytest.mark.slow  # evaluates models
@@ -31,7 +31,7 @@ def test_it_is_measured_like_any_other(few: dict[str, list[Path]], small: Path, 
     """At another batch size to the same bytes; speed and memory are beside, in a file that the manifest does not list."""
     made = {}
     for batch in ("16", "3"):
-        status, made[batch] = evaluated(
+        status, made[batch] = evaluate_base(
             few | {"model": [small]}, tmp_path / batch, "--batch-size", batch, name="small", max_tokens=1000
         )
         assert status == 0

@@ -15,7 +15,7 @@ from crawl2llm.filters.language.score import SIGNAL
 from crawl2llm.stages.evaluate import slices
 from crawl2llm.stages.evaluate.settings import CompareSettings
 from crawl2llm.stages.evaluate.slices import Origin, document_origins, slice_rows
-from tests.unit.stages.evaluate.test_compare import compared, evaluation
+from tests.unit.stages.evaluate.test_compare import compare_evaluations, evaluation
 
 SETTINGS = CompareSettings(resamples=200, confidence=0.95, seed=0)
 
@@ -62,7 +62,7 @@ def test_compare_has_the_parts_of_every_model(tmp_path: Path) -> None:
         for name, tokens in (("base", 100), ("sft", 100), ("tiny", 50))
     ]
     more = ["--tokens", *map(str, tokens), "--languages", *map(str, languages)]
-    compared(tmp_path, made, more=more)
+    compare_evaluations(tmp_path, made, more=more)
     found = json.loads((tmp_path / "compare/compare.json").read_text())["slices"]
     assert found["base"] == found["sft"]
     assert {(of["by"], of["name"]): of["documents"] for of in found["base"]} == {

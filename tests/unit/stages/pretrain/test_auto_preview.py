@@ -25,7 +25,7 @@ def line(
     return auto_preview.preview_line(tree, auto_preview.keys_on_auto(tree), names, made or [], packs)
 
 
-def encoded(*tokens: int) -> list[Manifest]:
+def encoding_manifests(*tokens: int) -> list[Manifest]:
     """The manifests of a tokenizer of 2,000 entries and of shards with so many training tokens."""
     made = [Manifest("tokenize.train", "", summary={"vocabulary": 2000})]
     return made + [Manifest("tokenize.encode", "", summary={"train": {"tokens": number}}) for number in tokens]
@@ -33,12 +33,12 @@ def encoded(*tokens: int) -> list[Manifest]:
 
 def test_says_the_values_once_the_tokens_are_there() -> None:
     """Nothing is "known after tokenize" after tokenize."""
-    found = line(complete(), [], encoded(400_000, 200_000))
+    found = line(complete(), [], encoding_manifests(400_000, 200_000))
     assert found.startswith("auto: 13 keys of tokenize.train and pretrain.train, by 600,000 training tokens: ")
     assert "known after" not in found and found.endswith(" steps of 4,096 tokens")
     shape = {"hidden_size": 64, "intermediate_size": 64, "layers": 2, "heads": 2, "kv_heads": 2, "context": 128}
     rest = {"global_batch_tokens": 1024, "validate_every": 10, "validation_tokens": 100, "tokens": 4096, "warmup": 0}
-    found = line(complete(**rest, model=shape), [], encoded(600_000))
+    found = line(complete(**rest, model=shape), [], encoding_manifests(600_000))
     assert found.startswith(
         "auto: vocabulary 2,000, learning_rate 0.003, by 600,000 training tokens: 185,664 parameters, 4 steps"
     )
@@ -54,15 +54,15 @@ def test_an_epoch_of_packed_documents_has_their_windows() -> None:
     tree = complete(global_batch_tokens=1024, epochs=1, packing="best_fit", model=shape)
     for packing, steps in ({}, 586), ({"128": {"windows": 8000}}, 1000), ({"64": {"windows": 8000}}, 586):
         packs = Manifest("pretrain.pack", "", summary={"packing": packing})
-        assert line(tree, [], encoded(600_000), packs).endswith(f" {steps:,} steps of 1,024 tokens")
+        assert line(tree, [], encoding_manifests(600_000), packs).endswith(f" {steps:,} steps of 1,024 tokens")
     stream = complete(global_batch_tokens=1024, epochs=1, model=shape)
     of_others = Manifest("pretrain.pack", "", summary={"packing": {"128": {"windows": 8000}}})
-    assert line(stream, [], encoded(600_000), of_others).endswith(" 586 steps of 1,024 tokens")
+    assert line(stream, [], encoding_manifests(600_000), of_others).endswith(" 586 steps of 1,024 tokens")
 
 
 def test_a_plan_never_fails_for_what_it_prints() -> None:
     shape = {"hidden_size": 64, "intermediate_size": 64, "layers": 2, "heads": 2, "kv_heads": 2, "context": 128}
-    few = line(complete(model=shape), [], encoded(100))
+    few = line(complete(model=shape), [], encoding_manifests(100))
     assert few.startswith("auto: ") and "the training shards hold 100 tokens, too few" in few
     assert line(complete(), [], [Manifest("tokenize.train", ""), Manifest("tokenize.encode", "")]).endswith(
         "by the corpus"

@@ -14,7 +14,7 @@ from crawl2llm.stages.report.models import Model
 SFT: dict[str, Any] = {"from": "base", "step": "finetune.train"}
 
 
-def found(models: dict[str, Any]) -> list[dict[str, Any]]:
+def tables_of_models(models: dict[str, Any]) -> list[dict[str, Any]]:
     config = configuration.validate({"models": models})
     return differences.difference_tables(
         config, [Model(m["name"], m["from"], m["step"]) for m in model_registry.model_rows(config)]
@@ -28,7 +28,7 @@ def test_keys_that_differ_with_their_values() -> None:
         "hot": {**SFT, "learning_rate": 0.5, "processes": 2},
         "more": {**SFT, "from": "hot", "epochs": 9},
     }
-    (table,) = found(models)
+    (table,) = tables_of_models(models)
     section = configuration.validate({})["finetune"]["train"]
     rate, epochs = str(section["learning_rate"]), str(section["epochs"])
     assert (table["step"], table["models"]) == ("finetune.train", ["sft", "hot", "more"])
@@ -40,8 +40,8 @@ def test_keys_that_differ_with_their_values() -> None:
 
 
 def test_one_model_differs_from_none() -> None:
-    assert found({"sft": SFT}) == [] and found({}) == []
-    assert found({"sft": SFT, "same": {**SFT, "processes": 2}})[0]["rows"] == []
+    assert tables_of_models({"sft": SFT}) == [] and tables_of_models({}) == []
+    assert tables_of_models({"sft": SFT, "same": {**SFT, "processes": 2}})[0]["rows"] == []
     assert differences.difference_tables(None, [Model("sft", "base", "finetune.train")]) == []
 
 

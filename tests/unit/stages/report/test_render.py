@@ -21,10 +21,12 @@ from crawl2llm.formats.run_records import Run, read_benchmark, step_costs, sum_s
 from crawl2llm.stages.report import funnel, page, provenance, samples, tables
 from crawl2llm.stages.report.render import complete_config, main
 from tests.unit.commands.plan.picture.browser import browser
+from tests.unit.stages.report.conftest import save
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 # As the workflow passes it, without the marks of code and of everything upstream.
-FINGERPRINT = json.dumps({"step": "report.render", "config": {"samples": 2, "sample_characters": 300, "seed": 0}})
+SETTINGS = {"samples": 2, "sample_characters": 300, "seed": 0}
+FINGERPRINT = json.dumps({"step": "report.render", "config": SETTINGS})
 
 
 def render(manifests: list[Path], folder: Path, *more: str) -> Path:
@@ -168,6 +170,25 @@ def test_one_manifest_is_enough(run_folder: Path) -> None:
     Page(
         render([run_folder / "tokenize/train/manifest.json"], run_folder / "report/render").read_text(encoding="utf-8")
     )
+
+
+def test_tokenizers_that_models_have_are_shown(run_folder: Path) -> None:
+    """The run's own is that of `base`; one that came with a published model is that of what is made from it."""
+    published = save(
+        run_folder, "pretrain.published", "tiny", summary={"name": "Tiny", "parameters": 9, "vocabulary": 777}
+    )
+    text = {"documents": 5, "tokens": 105, "bytes": 450}
+    encoded = save(run_folder, "tokenize.reencode", "tiny", summary={"validation": text})
+    own = run_folder / "tokenize/train/manifest.json"
+    base = {"name": "base", "from": None, "step": "pretrain.train"}
+    tiny = {"name": "tiny", "from": None, "step": "pretrain.published"}
+    for models in ([base, tiny], [tiny]):
+        fingerprint = json.dumps({"step": "report.render", "config": {**SETTINGS, "models": models}})
+        page = render([own, published, encoded], run_folder / "report/render", "--config", fingerprint).read_text()
+        section = page[page.index('<section id="tokenizer">') : page.index("</section>", page.index('id="tokenizer"'))]
+        assert "tiny has its own tokenizer with <b>777</b>" in section and "<b>4.5</b> bytes of text" in section
+        shown = [words in section for words in ("trained on this corpus with <b>512</b>", "Longest tokens")]
+        assert shown == [base in models] * 2
 
 
 def test_missing_and_odd_values_show_as_a_dash(run_folder: Path, manifests: list[Path]) -> None:

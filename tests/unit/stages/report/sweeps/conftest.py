@@ -18,7 +18,7 @@ OPTIONS = CompareSettings(resamples=200)
 MODEL = "pretrain.train.model"
 
 
-def made(path: Path, step: str, files: dict[str, list[Any]], **more: Any) -> Manifest:
+def write_manifest(path: Path, step: str, files: dict[str, list[Any]], **more: Any) -> Manifest:
     """A manifest with files of JSON Lines."""
     paths = []
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,13 +83,13 @@ class Sweep:
             for s in (1, 2, 4)
         ]
         tasks = {"ending": {"chance": 0.25}, "cloze": {"chance": 0.25}}
-        common = made(
+        common = write_manifest(
             folder / "evaluate/common/base.manifest.json",
             "evaluate.common",
             {"base.heldout.jsonl": text, "base.items.jsonl": items, "base.curve.jsonl": curve},
             summary={"documents": 40, "bytes": 20_000, "set": "abc123", "tasks": tasks},
         )
-        training = made(
+        training = write_manifest(
             folder / "pretrain/train/manifest.json",
             "pretrain.train",
             {"losses.jsonl": [{"step": s, "tokens": s * 1000, "bits_per_byte": 3 / s} for s in (1, 2, 4)]},
@@ -101,13 +101,13 @@ class Sweep:
                 "bits_per_byte": float(np.mean(bits)) - 0.1,
             },
         )
-        corpus = made(
+        corpus = write_manifest(
             folder / "corpus/write/00000.manifest.json",
             "corpus.write",
             {},
             counts={"in": 120, "kept": 100 + len(label), "dropped": {"dedup": 20 - len(label)}},
         )
-        tokens = made(
+        tokens = write_manifest(
             folder / "tokenize/encode/00000.manifest.json",
             "tokenize.encode",
             {},
@@ -123,7 +123,7 @@ class Sweep:
             }
             for n, bits in enumerate((2 + effect + self.chance.normal(0, 0.002, 50)).tolist())
         ]
-        public = made(
+        public = write_manifest(
             folder / "evaluate/public/base.manifest.json", "evaluate.public", {"base.items.jsonl": answers},
             summary={"tasks": {"arc_easy": {"chance": 0.25}}},
         )  # fmt: skip

@@ -35,16 +35,16 @@ def costs(sweep: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def found(sweep: Any) -> dict[str, Any]:
+def comparison(sweep: Any) -> dict[str, Any]:
     options = CompareSettings(resamples=200)
     return analysis.compare_settings(sweep.settings(), sweep.variants, sweep.seeds(), options)
 
 
 @pytest.fixture(scope="session")
-def page(sweep: Any, found: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(sweep: Any, comparison: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("page") / "compare.html"
     out.write_text(
-        variants.render_with_costs(found, sweep.variants, costs(sweep), "0123456789abcdef"), encoding="utf-8"
+        variants.render_with_costs(comparison, sweep.variants, costs(sweep), "0123456789abcdef"), encoding="utf-8"
     )
     return out
 
@@ -79,8 +79,8 @@ class Tags(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_verdicts(found: dict[str, Any]) -> None:
-    base = found["models"]["base"]
+def test_verdicts(comparison: dict[str, Any]) -> None:
+    base = comparison["models"]["base"]
     assert base["settings"] == ["main", "hot", "without-dedup", "warm"] and base["seeds"] == [3, 3, 3, 3]
     bits = base["measures"][0]
     assert [row["verdict"] for row in bits["to_main"]] == ["better", "worse", "unclear"]
@@ -102,16 +102,16 @@ def test_verdicts(found: dict[str, Any]) -> None:
     assert all(-0.4 < own["mean"] < 0.8 for one in tasks for own in one["settings"])
 
 
-def test_numbers_are_of_the_input_alone_and_have_no_infinity(sweep: Any, found: dict[str, Any]) -> None:
+def test_numbers_are_of_the_input_alone_and_have_no_infinity(sweep: Any, comparison: dict[str, Any]) -> None:
     again = analysis.compare_settings(
-        sweep.settings(), sweep.variants, sweep.seeds(), CompareSettings(**found["options"])
+        sweep.settings(), sweep.variants, sweep.seeds(), CompareSettings(**comparison["options"])
     )
-    text = json.dumps(found, allow_nan=False, sort_keys=True)
+    text = json.dumps(comparison, allow_nan=False, sort_keys=True)
     assert text == json.dumps(again, sort_keys=True)
 
 
-def test_best_by_axis(found: dict[str, Any]) -> None:
-    axes = {axis["key"]: axis["values"] for axis in found["axes"]}
+def test_best_by_axis(comparison: dict[str, Any]) -> None:
+    axes = {axis["key"]: axis["values"] for axis in comparison["axes"]}
     assert axes["pretrain.train.learning_rate"][0]["best"] == "hot"
     assert [row["value"] for row in axes["filters"]] == [["dedup", "quality"], ["quality"]]
     assert [row["settings"] for row in axes["filters"]] == [3, 1]
