@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from crawl2llm.chain import model_registry
@@ -39,6 +40,7 @@ def linear_layer_names(model: dict[str, Any]) -> list[str]:
 def check_compression(config: dict[str, Any]) -> None:
     """InputError for a model that a step of this stage cannot make, by the checks below."""
     check_roots(config)
+    check_new_tokens(config)
     check_pruned(config)
     check_distilled(config)
     check_merged(config)
@@ -55,6 +57,43 @@ def check_roots(config: dict[str, Any]) -> None:
                     f"models.{name} is made from {other!r}, which comes from {other_root!r}, and by models.{name}.from it comes from "
                     f"{root!r}: both have to have one tokenizer"
                 )
+
+
+def check_new_tokens(config: dict[str, Any]) -> None:
+    """InputError for a model that is made from models of one root of which only one has a token of pretrain.continue.new_tokens.
+
+    A student that learns from the text alone reads no teacher.
+    """
+    for name in config["models"]:
+        others = model_registry.other_parents(config, name)
+        if name in model_registry.models_made_by(config, model_registry.DISTIL_STEP):
+            others = (
+                others if model_registry.section(config, model_registry.DISTIL_STEP, name)["text_share"] < 1 else []
+            )
+        parent = model_registry.parent(config, name) or name
+        own = new_tokens_of(config, parent)
+        for other in others:
+            theirs = new_tokens_of(config, other)
+            tokens = ([token for _, token in each] for each in (own, theirs))
+            at = next((at for at, pair in enumerate(zip_longest(*tokens)) if pair[0] != pair[1]), None)
+            if at is None:
+                continue
+            has, lacks, (key, token) = (parent, other, own[at]) if at < len(own) else (other, parent, theirs[at])
+            raise InputError(
+                f"models.{name} is made from {parent!r} and {other!r}, and by {key} {has!r} has the token {token!r}, which {lacks!r} has "
+                "not at that place: both have to have one tokenizer"
+            )
+
+
+def new_tokens_of(config: dict[str, Any], model: str) -> list[tuple[str, str]]:
+    """(key, token) of each token that a model has beside those of its root, in the order of their numbers."""
+    step = model_registry.CONTINUE_STEP
+    return [
+        (model_registry.key_path(config, step, name, "new_tokens"), token)
+        for name in reversed(model_registry.own_line(config, model))
+        if model_registry.making_task(config, name)[0] == step
+        for token in model_registry.section(config, step, name)["new_tokens"]
+    ]
 
 
 def check_pruned(config: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -181,3 +182,47 @@ def test_what_cannot_be_merged_is_named(entry: dict[str, Any], why: str) -> None
 )
 def test_what_can_be_merged(entry: dict[str, Any]) -> None:
     checks.check_compression(merging(**entry))
+
+
+TOOL = {"from": "base", "step": "pretrain.continue", "new_tokens": ["<|tool|>"]}
+LINEAGE = {
+    "tool": TOOL,
+    "sft": {"from": "tool", "step": "finetune.train"},
+    "plain": {"from": "base", "step": "finetune.train"},
+    "two": {"from": "tool", "step": "pretrain.continue", "new_tokens": ["<|page|>"]},
+    "page": {**TOOL, "new_tokens": ["<|page|>"]},
+    "again": {**TOOL, "tokens": 10_000_000},
+}
+
+
+def made_of_two(step: str, first: str, second: str, **keys: Any) -> dict[str, Any]:
+    """A config whose model `x` a step makes from two of LINEAGE."""
+    other = {"teacher": second} if step == "compress.distil" else {"with": [second]}
+    return configuration.validate({"models": {**LINEAGE, "x": {"from": first, "step": step, **other, **keys}}})
+
+
+@pytest.mark.parametrize("step", ["compress.distil", "compress.merge"])
+@pytest.mark.parametrize(
+    ("first", "second", "has"),
+    [
+        ("sft", "plain", ("tool", "sft", "<|tool|>", "plain")),
+        ("plain", "sft", ("tool", "sft", "<|tool|>", "plain")),
+        ("sft", "two", ("two", "two", "<|page|>", "sft")),
+        ("tool", "page", ("tool", "tool", "<|tool|>", "page")),
+    ],
+)
+def test_models_of_other_new_tokens_are_refused(step: str, first: str, second: str, has: tuple[str, ...]) -> None:
+    key, model, token, other = has
+    why = (
+        f"models.x is made from {first!r} and {second!r}, and by models.{key}.new_tokens {model!r} has the token {token!r}, which "
+        f"{other!r} has not at that place: both have to have one tokenizer"
+    )
+    with pytest.raises(InputError, match=f"^{re.escape(why)}$"):
+        checks.check_compression(made_of_two(step, first, second))
+    if step == "compress.distil":  # from the text alone, without a teacher
+        checks.check_compression(made_of_two(step, first, second, text_share=1))
+
+
+@pytest.mark.parametrize("step", ["compress.distil", "compress.merge"])
+def test_models_of_the_same_new_tokens_go_together(step: str) -> None:
+    checks.check_compression(made_of_two(step, "sft", "again"))
