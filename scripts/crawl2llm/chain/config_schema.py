@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 AUTO = "^auto$"  # the pattern of a leaf that also takes `auto`: the step decides by the corpus
 
 
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")  # what may be one, or a folder below this one
+MODEL_FILES = (".gguf", ".json", ".model", ".tiktoken")
 FEW = 12  # keys of a section that an error lists
 
 
@@ -117,11 +119,15 @@ def error_lines(error: ValidationError) -> list[str]:
         if types == ["object"] and (keys := list(error.schema.get("properties", {}))):
             first_key = error.schema["properties"][keys[0]]
             fits = "properties" not in first_key and schema_validator(first_key).is_valid(error.instance)
-            example = f", such as {{{keys[0]}: {error.instance}}}" if fits else ""
+            example = f", such as {{{keys[0]}: {error.instance}}}" if fits and error.instance is not None else ""
+            if "hub" in keys and isinstance(error.instance, str):
+                example = f"; write {place_forms(error.instance)}"
             return [f"{where} is {value_text}; it is a section with the keys {', '.join(keys)}{example}"]
         text = f"{where} is {value_text}, which is not of type {' or '.join(types)}{_allowed_text(error.schema)}"
         if types == ["array"] and isinstance(error.instance, str | int | float):
             text += f"; write a list: [{error.instance}]"
+        if [*error.absolute_path][-2:-1] == ["models"] and isinstance(error.instance, str):
+            text += f"; of a published model write {place_forms(error.instance)}"
         return [text + value_hint(error.instance, types)]
     if rule == "enum":
         close = difflib.get_close_matches(str(error.instance), [str(v) for v in value], n=1)
@@ -136,6 +142,14 @@ def error_lines(error: ValidationError) -> list[str]:
     if rule in {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}:
         return [f"{where} is {value_text}, out of range{_allowed_text(error.schema)}"]
     return [f"{where} is {value_text}: {error.message}{_allowed_text(error.schema)}"]
+
+
+def place_forms(place: str) -> str:
+    """How a folder, a file or a name on the hub is written where a published model, or a ready tokenizer, is asked for."""
+    of_path = f"{{path: {place}}}"
+    if HUB_NAME.fullmatch(place) and not place.endswith(MODEL_FILES):
+        return f"{{hub: {place}, revision: the 40 digits of a commit}}, or {of_path} if it is a folder here"
+    return of_path
 
 
 def _unknown_key_line(path: str, key: str, node: dict[str, Any]) -> str:

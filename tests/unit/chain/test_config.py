@@ -90,6 +90,17 @@ def refused(config: Any) -> str:
             {"pretrain": {"train": {"parallel": 2}}},
             ["parallel is 2; it is a section with the keys tensor, pipeline, sequence, expert, such as {tensor: 2}"],
         ),
+        (
+            {"models": {"m": "/a/b"}},
+            ["models.m is '/a/b', which is not of type object or null", "of a published model write {path: /a/b}"],
+        ),
+        (
+            {"tokenize": {"train": {"from": "org/name"}}},
+            [
+                "tokenize.train.from is 'org/name'; it is a section with the keys path, hub, revision; write {hub: org/name, revision: the 40 ",
+                "digits of a commit}, or {path: org/name} if it is a folder here",
+            ],
+        ),
         ({"variants": {"main": {}}}, ["variants"]),
         ([], ["the top level is []"]),
     ],
