@@ -97,8 +97,8 @@ def refused(config: Any) -> str:
         (
             {"tokenize": {"train": {"from": "org/name"}}},
             [
-                "tokenize.train.from is 'org/name'; it is a section with the keys path, hub, revision; write {hub: org/name, revision: the 40 ",
-                "digits of a commit}, or {path: org/name} if it is a folder here",
+                "tokenize.train.from is 'org/name'; it is a section with the keys path, hub, revision; write {hub: org/name, revision: the",
+                " 40 digits of a commit}, or {path: org/name} if it is a folder here",
             ],
         ),
         ({"variants": {"main": {}}}, ["variants"]),

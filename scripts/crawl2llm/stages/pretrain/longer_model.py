@@ -21,6 +21,7 @@ from crawl2llm.training.architecture_match import ROPE
 from crawl2llm.training.model_loading import context_of
 from crawl2llm.training.published.folder import LENGTH_NAMES, link_or_copy, write_json
 from crawl2llm.training.published.model_files import TOKENIZER
+from crawl2llm.training.weight_files import names_in_files
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 KEPT = ("rope_theta", "partial_rotary_factor")  # of RoPE, the parent's where the settings do not name them
@@ -126,10 +127,11 @@ def widen_embeddings(folder: Path, empty: PreTrainedModel, numbers: Sequence[int
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, "pt") as stored:
             known, metadata = set(stored.keys()), stored.metadata()
-        if not names & known:
+        stored_names = {part for name in names for part in names_in_files(empty, name, known)} & known
+        if not stored_names:
             continue
         tensors = load_file(file)
-        for name in names & known:
+        for name in stored_names:
             tensors[name] = with_mean_rows(tensors[name], numbers, rows)
         file.unlink()  # a link, whose other name keeps what was there
         save_file(tensors, file, metadata)

@@ -12,7 +12,7 @@ from crawl2llm.training.published import gguf_architectures, gguf_tokenizer, wei
 from crawl2llm.training.published.gguf_file import read_header
 from crawl2llm.training.published.model_files import CONFIG, is_gguf, read_json, safetensors_entries, weight_files
 
-HEAD = "lm_head.weight"
+HEADS = ("lm_head.weight", "embed_out.weight")  # the second of a GPT-NeoX
 OTHER_NAMES = {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
                "max_position_embeddings": "n_positions", "intermediate_size": "n_inner"}  # fmt: skip
 
@@ -31,12 +31,12 @@ class PublishedSizes:
     @property
     def ties_embeddings(self) -> bool:
         """Whether the head is the table of the embeddings."""
-        return bool(self.config.get("tie_word_embeddings")) or HEAD not in self.shapes
+        return bool(self.config.get("tie_word_embeddings")) or self.shapes.keys().isdisjoint(HEADS)
 
     @property
     def parameters(self) -> int:
         """All; tied embeddings once. Of a quantized model what its files hold."""
-        return sum(prod(shape) for name, shape in self.shapes.items() if not (self.ties_embeddings and name == HEAD))
+        return sum(prod(shape) for name, shape in self.shapes.items() if not (self.ties_embeddings and name in HEADS))
 
     @property
     def is_quantized(self) -> bool:

@@ -7,12 +7,21 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, StableLmConfig
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+    StableLmConfig,
+)
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.pretrain import longer_model
 from crawl2llm.stages.pretrain.settings import ContinueSettings
-from tests.unit.training.tiny_published import CONTEXT, write_published
+from tests.unit.training.tiny_published import CONTEXT, tiny_tokenizer, write_published
 
 YARN = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": CONTEXT}
 
@@ -43,6 +52,16 @@ def test_new_tokens_begin_as_the_mean_and_change_no_other(source: Path, tmp_path
     assert torch.equal(*ids)
     assert tokenizers[1]("a<|page|>")["input_ids"][-1] == number + 1
     assert torch.allclose(old(ids[0]).logits, new(ids[0]).logits[..., :number], atol=1e-6)
+
+
+def test_a_head_that_files_name_otherwise_grows_too(tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer()
+    shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    GPTNeoXForCausalLM(GPTNeoXConfig(vocab_size=len(tokenizer), **shape)).save_pretrained(tmp_path / "old")
+    tokenizer.save_pretrained(tmp_path / "old")
+    folder = made(tmp_path / "old", tmp_path / "start", new_tokens=["<|tool|>"])
+    head = AutoModelForCausalLM.from_pretrained(folder).get_output_embeddings().weight
+    assert torch.allclose(head[-1], head[:-1].mean(0), atol=1e-6) and len(head) == len(tokenizer) + 1
 
 
 def test_a_longer_context_keeps_the_base_of_rope(source: Path, tmp_path: Path) -> None:
