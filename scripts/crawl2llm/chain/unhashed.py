@@ -137,6 +137,7 @@ PLUMBING = {
     "scripts/crawl2llm/training/published/hub.py": "fetches a published model, whose files are in the fingerprint",
     "scripts/crawl2llm/training/published/sizes.py": "reads the size of a published model, for plans and refusals",
     "scripts/crawl2llm/training/published/tool.py": "makes a published model for tests",
+    "scripts/crawl2llm/training/published/weight_shapes.py": "refuses weights that are not those of their config.json",
     "scripts/crawl2llm/training/program.py": "runs a training's program in each of its processes",
     "scripts/crawl2llm/training/prometheus.py": "shows metrics while a training runs",
     "scripts/crawl2llm/training/resource_plan.py": "what a plan says of a machine: memory, disk; in the record, not in the manifest",

@@ -71,14 +71,16 @@ def check_new_tokens(config: dict[str, Any]) -> None:
                 others if model_registry.section(config, model_registry.DISTIL_STEP, name)["text_share"] < 1 else []
             )
         parent = model_registry.parent(config, name) or name
-        own = new_tokens_of(config, parent)
+        parent_tokens = new_tokens_of(config, parent)
         for other in others:
-            theirs = new_tokens_of(config, other)
-            tokens = ([token for _, token in each] for each in (own, theirs))
+            other_tokens = new_tokens_of(config, other)
+            tokens = ([token for _, token in each] for each in (parent_tokens, other_tokens))
             at = next((at for at, pair in enumerate(zip_longest(*tokens)) if pair[0] != pair[1]), None)
             if at is None:
                 continue
-            has, lacks, (key, token) = (parent, other, own[at]) if at < len(own) else (other, parent, theirs[at])
+            has, lacks, (key, token) = (
+                (parent, other, parent_tokens[at]) if at < len(parent_tokens) else (other, parent, other_tokens[at])
+            )
             raise InputError(
                 f"models.{name} is made from {parent!r} and {other!r}, and by {key} {has!r} has the token {token!r}, which {lacks!r} has "
                 "not at that place: both have to have one tokenizer"

@@ -19,6 +19,8 @@ from crawl2llm.training.published.model_files import (
     safetensors_entries,
     weight_files,
 )
+from crawl2llm.training.published.sizes import read_sizes
+from crawl2llm.training.published.weight_shapes import weight_problem
 
 TEMPLATE = "chat_template.jinja"
 TOKEN_FILES = ("tokenizer_config.json", "special_tokens_map.json")  # that name special tokens
@@ -35,6 +37,9 @@ def check_published(path: Path, label: str) -> None:
         header = read_header(path, label)
         check_architecture(header, label)
         check_tokenizer(header, label)
+        name, wrong = weight_problem(read_sizes(path, label))
+        if name:
+            raise InputError(f"{label}: {path}: by its keys a {header.architecture}, and {name} {wrong}")
     else:
         raise InputError(f"{label} is {str(path)!r}; allowed: a folder with {CONFIG} and safetensors, or a .gguf file")
 
@@ -66,8 +71,16 @@ def _check_folder(path: Path, where: str) -> None:
     if not any(read_json(path / name, where).get("eos_token") for name in TOKEN_FILES):
         raise InputError(f"{where}: its tokenizer has no end token (eos_token in {' or '.join(TOKEN_FILES)})")
     check_template(path, where)
-    for file in weight_files(path, where):
+    files = weight_files(path, where)
+    for file in files:
         check_safetensors(file, where)
+    name, wrong = weight_problem(read_sizes(path, where))
+    if name:
+        holders = [file for file in files if any(map(name.endswith, safetensors_entries(file, where)[0]))]
+        place = f"in {holders[0].name} " if holders else ""
+        raise InputError(
+            f"{where}: by its {CONFIG} a {kind}, and {place}{name} {wrong}: another model's {CONFIG} or weights"
+        )
 
 
 def check_template(path: Path, where: str) -> None:
