@@ -127,6 +127,8 @@ def tuning_problems(needs: list[Need], configs: dict[str, dict[str, Any]], folde
             profile_gpu = gpus.name_in_profile(need.gres)
             base = None
             for model in model_registry.models_made_by(config, tune):
+                if not tuning.is_trained(config, tune, model):
+                    continue
                 label = f"{need.rule} {model}{of_variant}"
                 try:
                     gpu = gpus.training_gpu(

@@ -20,17 +20,20 @@ from crawl2llm.core.console import format_duration, format_quantity
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest, ManifestError
 from crawl2llm.stages.align.settings import RewardEntry
+from crawl2llm.stages.compress.checks import PRUNE_STEP, TEXT_TOKENS
+from crawl2llm.stages.pretrain.continued_checks import known_context
 from crawl2llm.stages.pretrain.steps import source_of_model
 from crawl2llm.training import cost_estimate, gpus, memory
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.estimate.adapters import with_adapter
 from crawl2llm.training.estimate.shape import with_value_model
 from crawl2llm.training.measures import peak_of
+from crawl2llm.training.model_loading import context_by
 from crawl2llm.training.pretraining_settings import PlanSettings
 from crawl2llm.training.published.sizes import read_sizes
 from crawl2llm.training.resource_plan import format_count, parts_text
 
-STEPS = (*model_registry.TUNING_STEPS, model_registry.CONTINUE_STEP)
+STEPS = (*model_registry.TUNING_STEPS, *TEXT_TOKENS)
 PAIRS_STEP = {"finetune.train": "finetune.pairs"}  # whose pairs are trained on; align.pairs of the others
 
 
@@ -55,11 +58,25 @@ def draws_answers(step: str, settings: Any) -> bool:
     return step == model_registry.ALIGN_STEP and settings.method not in model_registry.BY_PREFERENCE
 
 
+def is_trained(config: dict[str, Any], step: str, model: str) -> bool:
+    """Whether a step of STEPS trains a model, and does not only make it smaller."""
+    return bool(step != PRUNE_STEP or model_registry.section(config, step, model)[TEXT_TOKENS[step]])
+
+
 def tuning_of(config: dict[str, Any], step: str, model: str, shape: memory.Shape) -> Tuning:
-    """The training that makes a model by a step. shape: of the model that it is made from."""
+    """The training that makes a model by a step. shape: of the root that it comes from."""
     settings: Any = settings_class(step).model_validate(model_registry.section(config, step, model))
+    root_shape, shape = shape, shape_in_line(config, str(model_registry.parent(config, model)), shape)
     if step == model_registry.CONTINUE_STEP:
-        return continued_of(settings, replace(shape, context=settings.context or shape.context))
+        return text_training_of(step, settings, replace(shape, context=settings.context or shape.context))
+    if step == PRUNE_STEP:
+        return text_training_of(step, settings, pruned_shape(shape, settings))
+    if step == model_registry.DISTIL_STEP:
+        asks_teacher = not settings.top_k and settings.text_share < 1
+        teacher = shape_in_line(config, settings.teacher, root_shape) if asks_teacher else None
+        return text_training_of(
+            step, settings, replace(shape, teacher=teacher and replace(teacher, context=shape.context))
+        )
     draws = draws_answers(step, settings)
     has_pairs = step == model_registry.REWARD_STEP or (step == model_registry.ALIGN_STEP and settings.method == "dpo")
     sequences, processes = 2 if has_pairs else 1, settings.processes * settings.nodes
@@ -78,8 +95,8 @@ def tuning_of(config: dict[str, Any], step: str, model: str, shape: memory.Shape
     return Tuning(step, settings, shape_for(shape, settings, step), engine, placement, sequences)
 
 
-def continued_of(settings: Any, shape: memory.Shape) -> Tuning:
-    """The training of pretrain.continue on windows of the shape's context."""
+def text_training_of(step: str, settings: Any, shape: memory.Shape) -> Tuning:
+    """The training of a step of TEXT_TOKENS on windows of the shape's context."""
     processes, windows = settings.processes * settings.nodes, max(1, settings.batch_tokens // shape.context)
     placement = memory.Placement(
         micro_batch=min(settings.micro_batch, math.ceil(windows / processes)),
@@ -87,7 +104,35 @@ def continued_of(settings: Any, shape: memory.Shape) -> Tuning:
         activation_checkpointing=settings.activation_checkpointing,
         largest=windows,
     )
-    return Tuning(model_registry.CONTINUE_STEP, settings, shape, EngineSettings.of_tuning(settings), placement, 1)
+    return Tuning(step, settings, shape, EngineSettings.of_tuning(settings), placement, 1)
+
+
+def shape_in_line(config: dict[str, Any], model: str, shape: memory.Shape) -> memory.Shape:
+    """The shape of a model whose root has this one: pruned, and of a longer context, as those in between say."""
+    for name in reversed(model_registry.own_line(config, model)):
+        if (step := model_registry.making_task(config, name)[0]) == PRUNE_STEP:
+            shape = pruned_shape(shape, settings_class(step).model_validate(model_registry.section(config, step, name)))
+    return replace(shape, context=known_context(config, model) or shape.context)
+
+
+def pruned_shape(shape: memory.Shape, settings: Any) -> memory.Shape:
+    """The shape of a model after compress.prune; a number of heads is not rounded."""
+    if settings.method != "structured":
+        return shape
+    width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
+    layers, feed = (
+        max(1, round(share * of))
+        for share, of in ((settings.layers, shape.layers), (settings.neurons, shape.intermediate))
+    )
+    lost = 2 * shape.hidden * (width + kv) * (1 - settings.heads) + 3 * shape.hidden * (shape.intermediate - feed)
+    return replace(
+        shape,
+        parameters=shape.outside_parameters + layers * round(shape.layer_parameters - lost),
+        layers=layers,
+        intermediate=feed,
+        width=round(settings.heads * width),
+        kv=round(settings.heads * kv),
+    )
 
 
 def shape_for(shape: memory.Shape, settings: Any, step: str) -> memory.Shape:
@@ -122,7 +167,7 @@ def reward_parameters(entry: RewardEntry, body: int) -> int:
 
 
 def published_shape(config: dict[str, Any], model: str) -> memory.Shape:
-    """The shape of the published model that a model comes from; of one that was pruned in between, the larger it was.
+    """The shape of the published model that a model comes from.
 
     Raises InputError for one that is not here, or that cannot be trained.
     """
@@ -130,24 +175,30 @@ def published_shape(config: dict[str, Any], model: str) -> memory.Shape:
     sizes = read_sizes(source_of_model(config, root), f"models.{root}")
     if sizes.is_quantized:
         raise InputError(f"models.{root}: its weights are quantized, and cannot be trained")
-    return memory.shape_of_config(sizes.as_config(), sizes.parameters, 0)
+    return memory.shape_of_config(sizes.as_config(), sizes.parameters, context_by(sizes.value))
 
 
 def operations_per_token(tuning: Tuning) -> float:
-    """Floating-point operations of a forward and a backward pass on a token, those for the reference of preferences too.
+    """Floating-point operations of a forward and a backward pass on a token, those for the reference of preferences and for a teacher too.
 
     Chowdhery et al. 2022 (PaLM, https://arxiv.org/abs/2204.02311, appendix B): 2 for each parameter that is multiplied in the forward pass,
     2 for the gradient of activations, and 2 for that of weights, which an adapter's frozen weights have none of (Hu et al. 2021,
     https://arxiv.org/abs/2106.09685, section 4.2); attention 12 · layers · width · tokens. Recomputation is a forward pass more.
     """
-    shape, adapted = tuning.shape, with_adapter(tuning.shape, tuning.engine)
-    multiplied = shape.parameters - (shape.outside_parameters - shape.vocabulary * shape.hidden)
-    attention = 4 * shape.layers * (shape.width or shape.hidden) * shape.context
-    forward = 2 * multiplied + attention
-    backward = 2 * forward if adapted.adapter is None else 2 * multiplied + 2 * attention + 6 * adapted.trained
+    adapted = with_adapter(tuning.shape, tuning.engine)
+    multiplied, attention = forward_operations(tuning.shape)
+    forward = multiplied + attention
+    backward = 2 * forward if adapted.adapter is None else multiplied + 2 * attention + 6 * adapted.trained
     again = forward * tuning.placement.activation_checkpointing
     reference = forward if tuning.step == model_registry.ALIGN_STEP else 0
-    return float(forward + backward + again + reference)
+    teacher = sum(forward_operations(tuning.shape.teacher)) if tuning.shape.teacher else 0
+    return float(forward + backward + again + reference + teacher)
+
+
+def forward_operations(shape: memory.Shape) -> tuple[int, int]:
+    """(of the products with weights, of attention) for a token, in a forward pass."""
+    multiplied = shape.parameters - (shape.outside_parameters - shape.vocabulary * shape.hidden)
+    return 2 * multiplied, 4 * shape.layers * (shape.width or shape.hidden) * shape.context
 
 
 def most_rows(config: dict[str, Any], work: Work, variant: str, step: str) -> tuple[int, bool]:
@@ -171,8 +222,11 @@ def tuning_lines(tasks: list[Task], work: Work) -> Iterator[str]:
         heading = f"{task.step} {task.id}{of_variant}"
         try:
             tuning = tuning_of(config, task.step, task.id, published_shape(config, task.id))
-            if task.step == model_registry.CONTINUE_STEP:
-                tokens, extent = _continued_extent(tuning)
+            if not is_trained(config, task.step, task.id):
+                yield f"{heading}: nothing is trained; the model, in fp32, and what is left of it are in memory"
+                continue
+            if task.step in TEXT_TOKENS:
+                tokens, extent = _text_extent(tuning)
             else:
                 tokens, extent = _tuning_extent(tuning, *most_rows(config, work, task.variant, task.step))
             lines = [*training_lines(tuning, config, task.profile_gpu, tokens, extent)]
@@ -182,9 +236,10 @@ def tuning_lines(tasks: list[Task], work: Work) -> Iterator[str]:
         yield from (f"  {line}" for line in lines[1:])
 
 
-def _continued_extent(tuning: Tuning) -> tuple[float, str]:
+def _text_extent(tuning: Tuning) -> tuple[float, str]:
     """(tokens that are trained on, the same in words)."""
-    tokens, steps = tuning.settings.tokens, math.ceil(tuning.settings.tokens / tuning.settings.batch_tokens)
+    tokens = getattr(tuning.settings, TEXT_TOKENS[tuning.step])
+    steps = math.ceil(tokens / tuning.settings.batch_tokens)
     windows = format_quantity(tuning.settings.batch_tokens // tuning.shape.context, "window")
     return tokens, f"{format_count(tokens)} tokens, {steps:,} steps of {windows} of {tuning.shape.context:,} tokens"
 
@@ -209,7 +264,8 @@ def training_lines(
     parameters = format_count(shape.parameters)
     if shape.adapter:
         parameters = f"{format_count(shape.trained)} of {parameters}"
-    yield f"{settings.adapter if shape.adapter else 'all weights'}, {parameters} parameters are trained; {extent}"
+    teacher = f" by a teacher of {format_count(shape.teacher.parameters)}" if shape.teacher else ""
+    yield f"{settings.adapter if shape.adapter else 'all weights'}, {parameters} parameters are trained{teacher}; {extent}"
     yield from memory_lines(tuning, gpu)
     yield hours_line(tuning, plan_settings, gpu, tokens)
 

@@ -17,7 +17,12 @@ from crawl2llm.training.quantized_sizes import LLAMA_LIKE
 GPT2 = "gpt2"
 TEXT = "text_config"  # in config.json, of the language model of several in one
 TABLE = re.compile(r"(?:^|\.)(embed_tokens|wte|embed_in|word_embeddings|embeddings)\.weight$")
-TABLE_WIDTHS = ("word_embed_proj_dim", "embedding_size", "hidden_size")  # keys of config.json, the first that is there
+TABLE_WIDTHS = (
+    "word_embed_proj_dim",
+    "input_embedding_size",
+    "embedding_size",
+    "hidden_size",
+)  # keys of config.json, the first that is there
 LAYER = re.compile(r"((?:.*?\.)?(?:layers|layer|h|blocks))\.(\d+)\.")
 HEAD_SIZES = {"qwen3": 128}  # where config.json has no head_dim, by transformers
 KV_HEADS = {"mistral": 8, "qwen2": 32, "qwen3": 32}  # the same of num_key_value_heads
@@ -101,9 +106,9 @@ def other_problem(sizes: PublishedSizes) -> tuple[str, str]:
             return name, f"is no weight of a {kind}"
     wanted = [sizes.value("vocab_size"), *(sizes.config[key] for key in TABLE_WIDTHS if sizes.config.get(key))][:2]
     if len(tables) == 1 and len(wanted) == 2 and all(wanted):
-        (name,) = tables
-        if sizes.shapes[name] != wanted:
-            return name, f"is {sizes.shapes[name]}, not {wanted}"
+        ((name, shape),) = ((name, sizes.shapes[name]) for name in tables)
+        if shape[0] < wanted[0] or shape[1:] != wanted[1:]:  # some types have rows more
+            return name, f"is {shape}, not {wanted}"
     counts = Counter(place for place, _ in {match.groups() for match in map(LAYER.match, sizes.shapes) if match})
     if len(counts) == 1 and isinstance(layers, int):
         ((place, number),) = counts.items()

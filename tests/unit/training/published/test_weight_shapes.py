@@ -69,7 +69,7 @@ def test_every_other_type_passes_as_transformers_writes_it(tmp_path: Path, kind:
         ({"num_hidden_layers": 15}, "and in model.safetensors model.layers.15.self_attn.q_proj.weight is one more"),
         ({"tie_word_embeddings": False}, "and lm_head.weight is in none of its files"),
         ({"model_type": "gemma2", "num_hidden_layers": 17}, "a gemma2, and model.layers.16 is in none of its files"),
-        ({"model_type": "gemma2", "vocab_size": 128_000}, r"embed_tokens.weight is \[128256, 2048\], not \[128000, 2048\]"),
+        ({"model_type": "gemma2", "vocab_size": 130_000}, r"embed_tokens.weight is \[128256, 2048\], not \[130000, 2048\]"),
     ],
 )  # fmt: skip
 def test_weights_of_another_config_are_refused(tmp_path: Path, keys: dict[str, Any], message: str) -> None:
