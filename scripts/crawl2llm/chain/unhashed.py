@@ -94,6 +94,7 @@ PLUMBING = {
     "scripts/crawl2llm/stages/*/steps.py": "declares the steps of a stage; what they read and are told is in their fingerprints",
     "scripts/crawl2llm/stages/align/checks.py": "refuses settings that cannot work together",
     "scripts/crawl2llm/stages/compress/checks.py": "refuses settings that cannot work together",
+    "scripts/crawl2llm/stages/compress/gguf_rope.py": "refuses what llama.cpp would compute otherwise",
     "scripts/crawl2llm/stages/compress/gguf_tools.py": "compiles llama.cpp; its version is in the record of what it makes",
     "scripts/crawl2llm/stages/ingest/native/setup.py": "builds the compiled part, whose source is in the fingerprint",
     "scripts/crawl2llm/stages/pretrain/auto_preview.py": "says what `auto` will be",

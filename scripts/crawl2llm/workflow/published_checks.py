@@ -10,7 +10,7 @@ from typing import Any
 
 from crawl2llm.chain import model_registry
 from crawl2llm.core.errors import InputError
-from crawl2llm.stages.compress import gguf_support
+from crawl2llm.stages.compress import gguf_rope, gguf_support
 from crawl2llm.stages.compress.checks import CHANGED_LOGITS, PRUNE_STEP
 from crawl2llm.stages.pretrain.steps import source_of_model
 from crawl2llm.training.model_loading import context_by
@@ -99,3 +99,6 @@ def model_problems(
         if step == model_registry.EXPORT_STEP and (types := gguf_support.gguf_exports(config).get(model)):
             for obstacle in gguf_support.published_problems(sizes, tokenizer):
                 yield f"models.{model}.types asks for {types[0]}; {obstacle} (models.{root})"
+            rope_holder, rope = gguf_rope.rope_of_model(config, model, gguf_rope.rope_of_root(sizes.config))
+            if obstacle := gguf_rope.rope_problem(kind, rope):
+                yield f"models.{model}.types asks for {types[0]}; of llama.cpp and the rope_parameters of models.{rope_holder}: {obstacle}"

@@ -112,3 +112,66 @@ def test_texts_that_llama_cpp_cuts_otherwise(tmp_path: Path) -> None:
             continue
         with pytest.raises(InputError, match=r"llama\.cpp has no way to cut texts as its tokenizer\.json does"):
             check_published_uses(config(tmp_path, **entry))
+
+
+YARN = {"rope_type": "yarn", "factor": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "rope", "why"),
+    [
+        ("llama", {}, ""),
+        ("llama", YARN, ""),
+        ("qwen3", {"rope_type": "linear", "factor": 2.0}, ""),
+        ("llama", {"rope_type": "llama3"}, ""),
+        (
+            "qwen3",
+            {"rope_type": "llama3"},
+            "it takes rope_type llama3 of llama, mistral, mixtral, and the model is qwen3",
+        ),
+        (
+            "llama",
+            {"rope_type": "longrope"},
+            "it takes rope_type default, dynamic, linear, yarn and llama3, and it is longrope",
+        ),
+        ("llama", {**YARN, "attention_factor": 1.0}, "of rope_type yarn it takes no attention_factor, which is 1.0"),
+        ("qwen3", {**YARN, "truncate": False}, "of rope_type yarn it takes no truncate, which is False"),
+        ("llama", {**YARN, "mscale": 0.7, "mscale_all_dim": 0.3}, "of rope_type yarn it takes no mscale, which is 0.7"),
+        ("gpt_neox", {"rope_type": "default"}, ""),
+        (
+            "gpt_neox",
+            YARN,
+            "of type gpt_neox it takes rope_type default and rope_theta 10000, and they are yarn and 10000",
+        ),
+        ("gpt_neox", {"rope_theta": 500.0}, "of type gpt_neox it takes .*, and they are default and 500"),
+    ],
+)
+def test_rope_that_llama_cpp_computes_otherwise(tmp_path: Path, kind: str, rope: dict[str, Any], why: str) -> None:
+    """What is refused is what was measured: llama.cpp's logits beside those of transformers, of every type and RoPE."""
+    write_headers(tmp_path, "1b", model_type=kind, rope_theta=10_000.0, tie_word_embeddings=kind != "gpt_neox")
+    longer = {
+        "from": "root",
+        "step": "pretrain.continue",
+        "rope_parameters": {"rope_type": "default", **rope},
+        "new_tokens": ["<|tool|>"],
+    }
+    give = {"from": "sft", "step": "compress.export", "types": ["q8_0"]}
+    models = {
+        "root": {"path": str(tmp_path)},
+        "longer": longer,
+        "sft": {"from": "longer", "step": "finetune.train"},
+        "give": give,
+    }
+    tree = validate({"pretrain": {"train": {"enabled": False}}, "models": models})
+    tree["models"]["longer"]["rope_parameters"] = longer["rope_parameters"] if rope else None
+    file = tmp_path / "config.json"
+    if not why:
+        check_published_uses(tree)
+        return
+    message = rf"models\.give\.types asks for q8_0; of llama\.cpp and the rope_parameters of models\.longer: {why}"
+    with pytest.raises(InputError, match=f"^{message}$"):
+        check_published_uses(tree)
+    tree["models"]["longer"]["rope_parameters"] = None  # the same in the config.json of the root
+    file.write_text(json.dumps({**json.loads(file.read_text()), "rope_scaling": rope} | rope))
+    with pytest.raises(InputError, match=f"^{message.replace('longer', 'root')}$"):
+        check_published_uses(tree)

@@ -21,6 +21,7 @@ from transformers import (
 from crawl2llm.core.errors import InputError
 from crawl2llm.stages.pretrain import longer_model
 from crawl2llm.stages.pretrain.settings import ContinueSettings
+from crawl2llm.training.published.sizes import read_sizes
 from tests.unit.training.tiny_published import CONTEXT, tiny_tokenizer, write_published
 
 YARN = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": CONTEXT}
@@ -59,6 +60,7 @@ def test_a_head_that_files_name_otherwise_grows_too(tmp_path: Path) -> None:
     shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     GPTNeoXForCausalLM(GPTNeoXConfig(vocab_size=len(tokenizer), **shape)).save_pretrained(tmp_path / "old")
     tokenizer.save_pretrained(tmp_path / "old")
+    assert not read_sizes(tmp_path / "old", "").ties_embeddings
     folder = made(tmp_path / "old", tmp_path / "start", new_tokens=["<|tool|>"])
     head = AutoModelForCausalLM.from_pretrained(folder).get_output_embeddings().weight
     assert torch.allclose(head[-1], head[:-1].mean(0), atol=1e-6) and len(head) == len(tokenizer) + 1
