@@ -70,6 +70,59 @@ def test_a_continued_pre_training_on_longer_windows(tmp_path: Path) -> None:
     assert found[1].endswith("an h100 of 80 GB: fits") and "GPU-hours" in found[2]
 
 
+def lines_of_models(root: Path, models: dict[str, Any], step: str) -> list[str]:
+    """Of the last of models that come from `root`, which a step makes."""
+    tree = {
+        "pretrain": {"train": {"enabled": False}, "plan": {"gpu": "h100"}},
+        "models": {"root": {"path": str(root)}, **models},
+    }
+    task = Task(
+        step.replace(".", "_"), {"output": f"results/main/{step.replace('.', '/')}/{[*models][-1]}.manifest.json"}
+    )
+    return list(tuning.tuning_lines([task], Work(LastRun(root), [task], {"main": config.validate(tree)}, {})))
+
+
+def test_a_pruned_model_and_its_distillation(tmp_path: Path) -> None:
+    """Half of the layers and of the neurons of a Llama of 1B; its teacher is the whole."""
+    root, keys = (
+        write_headers(tmp_path / "1b", "1b"),
+        {"precision": "bf16", "activation_checkpointing": True, "micro_batch": 1},
+    )
+    keys |= {"batch_tokens": 131_072 * 2, "engine": "torch"}
+    small = {"from": "root", "step": "compress.prune", "layers": 0.5, "neurons": 0.5, **keys}
+    found = lines_of_models(root, {"small": {**small, "retrain_tokens": 10**9}}, "compress.prune")
+    assert found[0] == (
+        "compress.prune small: all weights, 548 M parameters are trained; 1 B tokens, 3,815 steps of 2 windows of 131,072 tokens"
+    )
+    assert "an h100 of 80 GB: " in found[1] and "GPU-hours" in found[-1]
+    (untrained,) = lines_of_models(root, {"small": small}, "compress.prune")
+    assert (
+        untrained
+        == "compress.prune small: nothing is trained; the model, in fp32, and what is left of it are in memory"
+    )
+    taught = {"from": "small", "step": "compress.distil", "teacher": "root", "tokens": 10**9, **keys}
+    beside = lines_of_models(root, {"small": small, "taught": taught}, "compress.distil")
+    assert beside[0].startswith(
+        "compress.distil taught: all weights, 548 M parameters are trained by a teacher of 1.24 B; "
+    )
+    assert "teacher 11.6)" in beside[1] and hours(beside) > hours(found)
+    for more in ({"top_k": 8}, {"text_share": 1}):
+        alone = lines_of_models(root, {"small": small, "taught": {**taught, **more}}, "compress.distil")
+        assert "teacher" not in "".join(alone) and hours(alone) == hours(found)
+
+
+def hours(lines: list[str]) -> float:
+    """GPU-hours of the last line."""
+    words = re.search(r"([\d,.]+) GPU-hours", lines[-1])
+    assert words
+    return float(words[1].replace(",", ""))
+
+
+def test_windows_are_as_long_as_the_context_of_the_root(tmp_path: Path) -> None:
+    (found, *_) = lines_of(write_headers(tmp_path / "1b", "1b"), {"batch_tokens": 262_144}, "pretrain.continue")
+    assert found.endswith("windows of 131,072 tokens")
+
+
 def test_preferences_are_two_sequences_and_a_reference(tmp_path: Path) -> None:
     found = plan_lines(tmp_path, "1b", "align.train", method="dpo", adapter="lora")
     assert found[0].startswith("align.train own: lora, 11.3 M of 1.24 B parameters are trained; at most ")

@@ -14,6 +14,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from crawl2llm.chain.config import validate
+from crawl2llm.commands.plan import tuning
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.core.root import ROOT
@@ -123,6 +125,20 @@ def test_a_structured_model_is_smaller_and_trains_on(base: Path, tokens: list[Pa
     assert summary["bytes"] < 0.7 * summary["bytes_before"]
     assert summary["pruned_loss_after"] < summary["pruned_loss_before"] - 0.1
     assert summary["layers"] == len(summary["kept_layers"]) == 1 and len(summary["block_influence"]) == 2
+    entry = {
+        "from": "root",
+        "step": "compress.prune",
+        "layers": 0.5,
+        "heads": 0.5,
+        "neurons": 0.25,
+        "processes": 2,
+        **TRAINED,
+    }
+    models = {"root": {"path": str(base.parent / "model")}, "small": {**entry, "engine": "torch", "zero_stage": 3}}
+    tree = validate({"models": models})
+    planned = tuning.tuning_of(tree, "compress.prune", "small", tuning.published_shape(tree, "small"))
+    estimated = json.loads((tmp_path / "small.run.json").read_text())["estimated_memory_bytes"]
+    assert sum(planned.memory_parts(False).values()) == pytest.approx(estimated, rel=1e-4), "the plan's is the step's"
 
 
 def test_wrong_keys_are_named(tokens: list[Path]) -> None:
