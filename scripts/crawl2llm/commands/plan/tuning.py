@@ -26,7 +26,7 @@ from crawl2llm.stages.pretrain.steps import source_of_model
 from crawl2llm.training import cost_estimate, gpus, memory
 from crawl2llm.training.engine_settings import EngineSettings
 from crawl2llm.training.estimate.adapters import with_adapter
-from crawl2llm.training.estimate.shape import with_value_model
+from crawl2llm.training.estimate.shape import PROGRAM, with_value_model
 from crawl2llm.training.measures import peak_of
 from crawl2llm.training.model_loading import context_by
 from crawl2llm.training.pretraining_settings import PlanSettings
@@ -221,9 +221,12 @@ def tuning_lines(tasks: list[Task], work: Work) -> Iterator[str]:
         of_variant = "" if task.variant == "main" else f" of {task.variant}"
         heading = f"{task.step} {task.id}{of_variant}"
         try:
-            tuning = tuning_of(config, task.step, task.id, published_shape(config, task.id))
+            root_shape = published_shape(config, task.id)
+            tuning = tuning_of(config, task.step, task.id, root_shape)
             if not is_trained(config, task.step, task.id):
-                yield f"{heading}: nothing is trained; the model, in fp32, and what is left of it are in memory"
+                whole = shape_in_line(config, str(model_registry.parent(config, task.id)), root_shape)
+                size = PROGRAM + 4 * (whole.parameters + tuning.shape.parameters)
+                yield f"{heading}: nothing is trained; memory: {memory.format_bytes(size)}, the model and what is left of it in fp32"
                 continue
             if task.step in TEXT_TOKENS:
                 tokens, extent = _text_extent(tuning)

@@ -127,7 +127,7 @@ def widen_embeddings(folder: Path, empty: PreTrainedModel, numbers: Sequence[int
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, "pt") as stored:
             known, metadata = set(stored.keys()), stored.metadata()
-        stored_names = {part for name in names for part in names_in_files(empty, name, known)} & known
+        stored_names = {part for name in names for part in names_in_files(empty, name, dict.fromkeys(known))} & known
         if not stored_names:
             continue
         tensors = load_file(file)

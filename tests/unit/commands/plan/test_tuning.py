@@ -98,7 +98,7 @@ def test_a_pruned_model_and_its_distillation(tmp_path: Path) -> None:
     (untrained,) = lines_of_models(root, {"small": small}, "compress.prune")
     assert (
         untrained
-        == "compress.prune small: nothing is trained; the model, in fp32, and what is left of it are in memory"
+        == "compress.prune small: nothing is trained; memory: 7.7 GB, the model and what is left of it in fp32"
     )
     taught = {"from": "small", "step": "compress.distil", "teacher": "root", "tokens": 10**9, **keys}
     beside = lines_of_models(root, {"small": small, "taught": taught}, "compress.distil")
