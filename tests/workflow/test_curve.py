@@ -23,9 +23,9 @@ def config(folder: Path, every: int, kept: int = 10) -> str:
     return "curve.yaml"
 
 
-def drawn(folder: Path, every: int) -> int:
+def draw_curve(folder: Path, every: int, out: str = "out") -> int:
     words = ["--model", f"{RUN}/pretrain/train/manifest.json", "--tasks", f"{RUN}/evaluate/items/manifest.json"]
-    return curve.main(["--config", config(folder, every), *words, "--manifest", "out/manifest.json"])
+    return curve.main(["--config", config(folder, every), *words, "--manifest", f"{out}/manifest.json"])
 
 
 def test_points(
@@ -33,7 +33,7 @@ def test_points(
 ) -> None:
     folder = copy_of()
     monkeypatch.chdir(folder)
-    assert drawn(folder, 30) == 0
+    assert draw_curve(folder, 30) == 0
     found = json.loads(Path("out/curve.json").read_text())["points"]
     assert [(point["step"], point["tokens"]) for point in found] == [(30, 30 * 1024), (40, 40 * 1024)]
     last = json.loads(Path(f"{RUN}/evaluate/model/base.evaluation.json").read_text())["items"]
@@ -43,5 +43,17 @@ def test_points(
     assert found[0]["tasks"] != found[1]["tasks"]
     lines = [json.loads(line) for line in Path("out/curve.items.jsonl").read_text().splitlines()]
     assert {line["step"] for line in lines} == {30, 40}
-    assert drawn(folder, 10) == 1
+    stopped = Path(f"{RUN}/pretrain/train/manifest.json")
+    manifest = json.loads(stopped.read_text())
+    manifest["summary"]["early_stop"] = {"after_step": None, "best_step": 20}
+    stopped.write_text(json.dumps(manifest))
+    assert draw_curve(folder, 30, "stopped") == 0
+    points = json.loads(Path("stopped/curve.json").read_text())["points"]
+    assert [(point["step"], point["tokens"]) for point in points] == [(20, 20 * 1024), (30, 30 * 1024)]
+    assert [point["tasks"] for point in points] == [found[1]["tasks"], found[0]["tasks"]], (
+        "the model is that of step 20"
+    )
+    del manifest["summary"]["early_stop"]
+    stopped.write_text(json.dumps(manifest))
+    assert draw_curve(folder, 10) == 1
     assert "has no checkpoint of step 10, 20 (it has those of: 30, 40)" in capfd.readouterr().err

@@ -31,6 +31,12 @@ def checkpoint_folder(trained: Manifest, below: Path) -> Path:
     )
 
 
+def step_of_model(trained: Manifest) -> int:
+    """The step whose weights the model of a finished training has: with early_stop the best one, which others may follow; else the last."""
+    summary = trained.summary
+    return int(summary["early_stop"]["best_step"] if "early_stop" in summary else summary["steps"])
+
+
 def kept_checkpoints(trained: Manifest, below: Path, steps: Sequence[int], setting: str) -> list[checkpoint.Checkpoint]:
     """The checkpoints of these steps, in their order. below: folder of all runs' checkpoints. setting: what asks for them, key and value.
 

@@ -28,7 +28,7 @@ from crawl2llm.training.architecture_match import rope_difference
 from crawl2llm.training.compressible_layers import weight_bytes
 from crawl2llm.training.export import export_checkpoint
 from crawl2llm.training.init_checks import check_tokenizer
-from crawl2llm.training.kept_checkpoints import kept_checkpoints
+from crawl2llm.training.kept_checkpoints import kept_checkpoints, step_of_model
 from crawl2llm.training.model_loading import model_folder, model_name, verify_weights
 
 Part = tuple[str, float, ModelFiles]  # what a merged model is called, its weight, and its tensors
@@ -77,12 +77,11 @@ def checkpoint_parts(args: argparse.Namespace, settings: MergeSettings, trained:
 
 
 def checkpoint_steps(trained: Manifest, settings: MergeSettings) -> tuple[list[int], int]:
-    """(the steps of the checkpoints before a training's model, the step of that: with early_stop the best one, which others may follow).
+    """(the steps of the checkpoints before a training's model, the step of that).
 
     Raises InputError if the training is too short for so many.
     """
-    summary, every = trained.summary, settings.every
-    end = int(summary["early_stop"]["best_step"] if "early_stop" in summary else summary["steps"])
+    every, end = settings.every, step_of_model(trained)
     steps = list(range(every, end, every))[-(settings.last - 1) :]
     if len(steps) < settings.last - 1:
         raise InputError(

@@ -1,4 +1,4 @@
-"""The learning curve of `base`: the tasks from held-out text, asked of its checkpoints and of the model that it ended with.
+"""The learning curve of `base`: the tasks from held-out text, asked of its checkpoints and of its model.
 
 Writes curve.json, a point for every `every`-th step, and `curve.items.jsonl`, the result of each item at each of them. Checkpoints are
 exported one by one into a scratch folder, as `crawl2llm export` does. They are in no manifest: a run that has removed one that is needed
@@ -19,8 +19,9 @@ from crawl2llm.core.manifest import Manifest, json_lines, pretty_json, write_ato
 from crawl2llm.stages.evaluate import harness, multiple_choice
 from crawl2llm.stages.evaluate.settings import CurveSettings
 from crawl2llm.training import quantized_weights
+from crawl2llm.training.checkpoint import Checkpoint
 from crawl2llm.training.export import export_checkpoint
-from crawl2llm.training.kept_checkpoints import kept_checkpoints
+from crawl2llm.training.kept_checkpoints import kept_checkpoints, step_of_model
 from crawl2llm.training.model_loading import context_of, load_model, verify_weights
 
 Row = dict[str, Any]
@@ -36,25 +37,22 @@ def tokens_at_step(trained: Manifest, step: int, seen: int | None) -> int:
 def visit_checkpoints(
     model: Path, checkpoints_folder: Path, step_interval: int, measure: Callable[[int, int, Path], None]
 ) -> None:
-    """Give `measure` the step, the training tokens and the folder of each checkpoint of the curve, then of the model that it ended with.
+    """Give `measure` the step, the training tokens and the folder of each checkpoint of the curve and of the training's model, by steps.
 
     model: manifest of pretrain.train. checkpoints_folder: folder of all runs' checkpoints. Raises InputError if a checkpoint is not
     there.
     """
-    trained, last = verify_weights(model)
-    steps = int(trained.summary["steps"])
-    checkpoints = kept_checkpoints(
-        trained,
-        checkpoints_folder,
-        range(step_interval, steps, step_interval),
-        f"evaluate.curve.every is {step_interval}",
-    )
+    trained, folder = verify_weights(model)
+    model_step = step_of_model(trained)
+    steps = [step for step in range(step_interval, int(trained.summary["steps"]), step_interval) if step != model_step]
+    checkpoints = kept_checkpoints(trained, checkpoints_folder, steps, f"evaluate.curve.every is {step_interval}")
     progress = Progress(len(checkpoints) + 1, "models")
-    for saved_checkpoint in checkpoints:
+
+    def measure_checkpoint(saved_checkpoint: Checkpoint) -> None:
         with tempfile.TemporaryDirectory() as scratch:
             target = Path(scratch) / "model"
             export_checkpoint(saved_checkpoint.path, target, "fp32")
-            for path in last.iterdir():  # the tokenizer, as the last model has it
+            for path in folder.iterdir():  # the tokenizer, as the training's model has it
                 if (
                     not (target / path.name).exists()
                     and path.suffix in (".json", ".jinja")
@@ -64,9 +62,14 @@ def visit_checkpoints(
             measure(
                 saved_checkpoint.step, tokens_at_step(trained, saved_checkpoint.step, saved_checkpoint.seen), target
             )
+
+    by_step = {saved_checkpoint.step: saved_checkpoint for saved_checkpoint in checkpoints}
+    for step in sorted([*by_step, model_step]):
+        if step == model_step:
+            measure(step, tokens_at_step(trained, step, None), folder)
+        else:
+            measure_checkpoint(by_step[step])
         progress.add()
-    measure(steps, int(trained.summary["tokens"]), last)
-    progress.add()
 
 
 def body(args: argparse.Namespace, settings: CurveSettings, manifest: Manifest) -> list[Path]:
