@@ -21,7 +21,7 @@ from crawl2llm.core.settings import setting
 from crawl2llm.formats.public_tasks.measures import DIGITS
 from crawl2llm.stages.evaluate import harness, multiple_choice
 from crawl2llm.stages.evaluate.curve import add_options, visit_checkpoints
-from crawl2llm.stages.evaluate.heldout_loss import measure_heldout
+from crawl2llm.stages.evaluate.heldout_loss import first_token, measure_heldout
 from crawl2llm.stages.evaluate.scores import BITS_PER_BYTE
 from crawl2llm.stages.evaluate.settings import CommonSettings
 from crawl2llm.stages.evaluate.shared_text import Text, choose_texts, encode_texts, texts_digest
@@ -59,7 +59,7 @@ class Scorer:
         with tempfile.TemporaryDirectory() as scratch:
             documents = encode_texts(self.texts, tokenizer, Path(scratch))
             measures, lines = measure_heldout(
-                model, tokenizer.eos_token_id, documents, context, self.settings.carry, self.settings.batch_size
+                model, first_token(tokenizer), documents, context, self.settings.carry, self.settings.batch_size
             )
         source = {text.id: text.source for text in self.texts}
         return measures, [{"source": source[line["document"]], **line} for line in lines]

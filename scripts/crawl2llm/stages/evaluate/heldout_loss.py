@@ -43,23 +43,32 @@ def _batch_nats(model: Any, batch: list[Piece], pad: int) -> list[float]:
     return list(rows.index_add_(0, scored.nonzero()[:, 0], nats.double()).tolist())
 
 
+def first_token(tokenizer: Any) -> int:
+    """The token behind which a document begins: what the tokenizer puts before a text, as Llama's and Gemma's do, else the end token.
+
+    lm-evaluation-harness scores a text behind it too (`prefix_token_id` in lm_eval/models/huggingface.py).
+    """
+    before: list[int] = tokenizer("")["input_ids"]
+    return int([*before, tokenizer.eos_token_id][0])
+
+
 def measure_heldout(
-    model: Any, eos: int, documents: list[Document], context: int, carry: float, batch_size: int
+    model: Any, first: int, documents: list[Document], context: int, carry: float, batch_size: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """(loss in nats a token, perplexity and bits per byte of `documents`, what they were measured on, and the same `by_source` of several;
-    id, bytes, tokens and nats of each of them).
+    id, bytes, tokens and nats of each of them). first: of `first_token`.
     """
     tokens = sum(document.tokens for document in documents)
     size = sum(document.bytes for document in documents)
     if not tokens or not size:
         raise InputError("the validation split holds no text; raise corpus.split.validation_fraction, or add documents")
     progress = Progress(tokens, "validation tokens")
-    document_nats, stream = [0.0] * len(documents), scoring_pieces(documents, eos, context, carry, by_document=True)
+    document_nats, stream = [0.0] * len(documents), scoring_pieces(documents, first, context, carry, by_document=True)
     while part := list(islice(stream, batch_size * BATCHES_SORTED)):
         part.sort(key=lambda piece: len(piece[0]))
         for start in range(0, len(part), batch_size):
             batch = part[start : start + batch_size]
-            for (*_, number), nats in zip(batch, _batch_nats(model, batch, eos), strict=True):
+            for (*_, number), nats in zip(batch, _batch_nats(model, batch, first), strict=True):
                 document_nats[number] += nats
             progress.add(sum(new for _, new, _ in batch))
     if not math.isfinite(sum(document_nats)):

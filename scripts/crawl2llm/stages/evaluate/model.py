@@ -25,7 +25,7 @@ from crawl2llm.formats import generation_speed
 from crawl2llm.formats.public_tasks.measures import QUESTIONS
 from crawl2llm.stages.evaluate import harness, multiple_choice
 from crawl2llm.stages.evaluate.documents import documents_digest, find_in_tokens
-from crawl2llm.stages.evaluate.heldout_loss import measure_heldout
+from crawl2llm.stages.evaluate.heldout_loss import first_token, measure_heldout
 from crawl2llm.stages.evaluate.result_files import write_model_files
 from crawl2llm.stages.evaluate.samples import sample_rows
 from crawl2llm.stages.evaluate.settings import ModelSettings
@@ -107,7 +107,7 @@ def body(args: argparse.Namespace, settings: ModelSettings, manifest: Manifest) 
     text, by_document = None, list[Row]()
     if documents:
         text, by_document = measure_heldout(
-            model, tokenizer.eos_token_id, documents, context, settings.carry, settings.batch_size
+            model, first_token(tokenizer), documents, context, settings.carry, settings.batch_size
         )
         log.info("held-out loss %.4f nats/token, %.4f bits/byte", text["loss"], text["bits_per_byte"])
     else:

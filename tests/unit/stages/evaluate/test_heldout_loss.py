@@ -7,12 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.processors import TemplateProcessing
+from transformers import PreTrainedTokenizerFast
 
 from crawl2llm.core.errors import InputError
 from crawl2llm.core.manifest import Manifest
 from crawl2llm.formats.documents import rows
 from crawl2llm.formats.megatron import open_indexed
-from crawl2llm.stages.evaluate.heldout_loss import measure_heldout
+from crawl2llm.stages.evaluate.heldout_loss import first_token, measure_heldout
 from crawl2llm.stages.evaluate.multiple_choice import Task, task_results
 from crawl2llm.training.heldout import choose_documents
 from crawl2llm.training.model_loading import load_model
@@ -49,13 +53,23 @@ def test_loss_is_that_of_a_plain_computation(inputs: dict[str, list[Path]]) -> N
             piece = stream[start : start + 65]
             logits = model(input_ids=piece[None, :-1]).logits[0]
             total += float(torch.nn.functional.cross_entropy(logits, piece[1:], reduction="sum"))
-    found, (line,) = measure_heldout(model, tokenizer.eos_token_id, documents, 64, 0.0, batch_size=5)
+    found, (line,) = measure_heldout(model, first_token(tokenizer), documents, 64, 0.0, batch_size=5)
     assert (line["document"], line["bytes"]) == (document.id, document.bytes)
     assert line["nats"] == pytest.approx(total, abs=0.01)
     assert found["loss"] == pytest.approx(total / len(ids), abs=1e-5)
     assert found["bits_per_byte"] == pytest.approx(total / math.log(2) / document.bytes, abs=1e-5)
     assert found["perplexity"] == pytest.approx(math.exp(found["loss"]), rel=1e-4)
     assert found["loss"] > 5  # about ln(1024): the model knows nothing
+
+
+def test_a_document_begins_behind_the_token_that_its_tokenizer_puts_before_a_text() -> None:
+    """Behind the end of a text, which never begins one in their training, Gemma's models know nothing."""
+    alone = Tokenizer(WordLevel({"<bos>": 0, "<eos>": 1, "word": 2}))
+    for before, first in ((None, 1), (TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 0)]), 0)):
+        alone.post_processor = before
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=alone)
+        tokenizer.add_special_tokens({"eos_token": "<eos>"})
+        assert first_token(tokenizer) == first
 
 
 @pytest.mark.slow  # seconds
