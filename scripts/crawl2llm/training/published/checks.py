@@ -69,14 +69,20 @@ def _check_folder(path: Path, where: str) -> None:
             else ""
         )
         raise InputError(f"{where}: a folder without tokenizer ({TOKENIZER}){alone}")
-    read_json(path / TOKENIZER, where)
+    tokenizer = read_json(path / TOKENIZER, where)
     if not any(read_json(path / name, where).get("eos_token") for name in TOKEN_FILES):
         raise InputError(f"{where}: its tokenizer has no end token (eos_token in {' or '.join(TOKEN_FILES)})")
     check_template(path, where)
     files = weight_files(path, where)
     for file in files:
         check_safetensors(file, where)
-    name, wrong = weight_problem(read_sizes(path, where))
+    sizes = read_sizes(path, where)
+    tokens, rows = len(tokenizer.get("model", {}).get("vocab", ())), sizes.value("vocab_size")
+    if isinstance(rows, int) and tokens > rows:  # added tokens may be more, such as one for padding
+        raise InputError(
+            f"{where}: its {TOKENIZER} has {tokens:,} tokens, and its {CONFIG} {rows:,} (vocab_size): another model's tokenizer"
+        )
+    name, wrong = weight_problem(sizes)
     if name:
         holders = [file for file in files if any(map(name.endswith, safetensors_entries(file, where)[0]))]
         place = f"in {holders[0].name} " if holders else ""

@@ -48,6 +48,10 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / "tokenizer.json").rename(folder / "tokenizer.model"),
         "a folder without tokenizer .tokenizer.json.; tokenizer.model alone is not read",
     ),
+    "another tokenizer": (
+        edit("tokenizer.json", model={"vocab": {str(token): token for token in range(601)}}),
+        "its tokenizer.json has 601 tokens, and its config.json 600 .vocab_size.: another model's tokenizer",
+    ),
     "no end token": (edit("tokenizer_config.json", eos_token=None), "its tokenizer has no end token .eos_token in"),
     "another type": (edit("config.json", model_type="bert2"), "model_type is 'bert2' in its config.json, which is no"),
     "code": (edit("config.json", auto_map={"AutoModel": "a.B"}), "its config.json has auto_map, code of its own"),
