@@ -8,6 +8,7 @@ from typing import Any
 from crawl2llm.chain.model_registry import BASE_STEP, PUBLISHED_STEP
 from crawl2llm.chain.steps import MIX, PLAN
 from crawl2llm.core import record
+from crawl2llm.core.console import singular_or_plural
 from crawl2llm.formats.model_summaries import parameter_count
 from crawl2llm.formats.run_records import Run, finite_number, measurement_files, nested_value, training_metrics
 from crawl2llm.stages.report import published_table, synthesis_table, training_gains
@@ -103,9 +104,10 @@ def lead_sentence(counts: dict[str, Any]) -> str:
     if not pretrain:
         return "No model has been trained in this run yet."
     if counts["models"][0]["step"] == PUBLISHED_STEP:
+        documents = nested_value(counts, "corpus", "validation", "documents")
         return (
             f"This run begins with {pretrain['name']}, a published model of {format_short(pretrain['parameters'])} parameters, and "
-            f"evaluates it on {format_integer(nested_value(counts, 'corpus', 'validation', 'documents'))} documents of its own."
+            f"evaluates it on {format_integer(documents)} {singular_or_plural(documents, 'document')} of its own."
         )
     start_words = f"from {start_model}" if (start_model := pretrain.get("start_from")) else "from scratch"
     return (
