@@ -35,9 +35,10 @@ def add_end(folder: Path, end: int) -> list[Path]:
     return [file]
 
 
-def without_further_end(ids: Sequence[int], further: Sequence[int]) -> Sequence[int]:
-    """The tokens of an answer to be decoded, without that which ended it if one of `further_ends` did: it need be no special token."""
-    return ids[:-1] if ids and ids[-1] in further else ids
+def answer_text(tokenizer: Any, ids: Sequence[int], further: Sequence[int]) -> str:
+    """What an answer says, without the token that ended it: one of `further_ends` need be no special token."""
+    text_ids = ids[:-1] if ids and ids[-1] in further else ids
+    return str(tokenizer.decode(text_ids, skip_special_tokens=True)).strip()
 
 
 def _values_in(folder: Path) -> list[int | list[int] | None]:

@@ -6,7 +6,7 @@ also measures each question with an answer to another one; which one is the same
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -109,10 +109,6 @@ class PromptBatches(pair_batches.Batches):
             fitted.rows.append({**row, "question": question})
             fitted.cut.append(question != row["question"])
         return fitted
-
-    def answer_text(self, ids: Sequence[int]) -> str:
-        """What an answer says, without its end token."""
-        return str(self.tokenizer.decode(ids, skip_special_tokens=True)).strip()
 
 
 class Preferences(PromptBatches):

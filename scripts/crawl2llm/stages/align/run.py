@@ -21,7 +21,7 @@ from crawl2llm.stages.align.pairs import Row
 from crawl2llm.stages.align.settings import RewardSettings, TrainSettings
 from crawl2llm.training import checkpoint, sampling, slots
 from crawl2llm.training.batch import MicroBatch
-from crawl2llm.training.end_tokens import further_ends_in, without_further_end
+from crawl2llm.training.end_tokens import answer_text, further_ends_in
 from crawl2llm.training.engine import Engine, Job
 from crawl2llm.training.heldout import Piece
 from crawl2llm.training.pair_batches import Cuts, cut_counts, deal_micro_batches, micro_batch
@@ -195,7 +195,7 @@ class Alignment(MeasuredRun):
 
     def answer_text(self, ids: Sequence[int]) -> str:
         """What an answer says, without its end token."""
-        return self.batches.answer_text(without_further_end(ids, self.ends[1:]))
+        return answer_text(self.tokenizer, ids, self.ends[1:])
 
     def write_extra_files(self, out: Path) -> list[Path]:
         """Write the answers to the fixed prompts, before and after; the file."""

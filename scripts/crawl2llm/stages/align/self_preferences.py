@@ -19,7 +19,7 @@ from crawl2llm.stages.align.rewards import ENDPOINT, Rewards
 from crawl2llm.stages.align.settings import PairsSettings, RewardEntry
 from crawl2llm.training import quantized_weights, sampling, slots
 from crawl2llm.training.chat_layout import layout_for
-from crawl2llm.training.end_tokens import further_ends, without_further_end
+from crawl2llm.training.end_tokens import answer_text, further_ends
 from crawl2llm.training.model_loading import context_of, load_model, model_name, verify_weights
 from crawl2llm.training.question_cuts import cut_prompt
 from crawl2llm.training.template import Template
@@ -83,8 +83,7 @@ class Answerer:
         keys = [("pair", row["question"], place) for _, row, _ in batch for place in range(number)]
         draws = sampling.draw_table(self.settings.seed, keys, self.settings.max_new_tokens)
         answers = self.drawer.draw([ids for *_, ids in batch for _ in range(number)], draws)
-        own_ids = (without_further_end(answer.ids, self.choice.further_ends) for answer in answers)
-        texts = [str(self.tokenizer.decode(ids, skip_special_tokens=True)).strip() for ids in own_ids]
+        texts = [answer_text(self.tokenizer, answer.ids, self.choice.further_ends) for answer in answers]
         judged_of_prompts = [
             [
                 (row["question"], text, row.get("answer"))

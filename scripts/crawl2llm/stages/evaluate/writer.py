@@ -14,7 +14,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 
 from crawl2llm.stages.evaluate.settings import GenerateSettings
 from crawl2llm.training.checks import MASKED_TYPES
-from crawl2llm.training.end_tokens import further_ends, without_further_end
+from crawl2llm.training.end_tokens import answer_text, further_ends
 from crawl2llm.training.model_loading import context_of
 from crawl2llm.training.sampling import Answer, Choice, token_nats, uniform_draws
 from crawl2llm.training.slots import SLOT_TYPES, SlotDrawer, drawer_for
@@ -84,9 +84,7 @@ class Writer:
 
     def _text_row(self, answer: Answer, choice: Choice) -> Row:
         return {
-            "text": str(
-                self.tokenizer.decode(without_further_end(answer.ids, choice.further_ends), skip_special_tokens=True)
-            ).strip(),
+            "text": answer_text(self.tokenizer, answer.ids, choice.further_ends),
             "tokens": len(answer.ids),
             "nats": round(sum(answer.nats), 4),
             "ended": answer.ids[-1] in choice.ends,

@@ -41,9 +41,8 @@ def body(args: argparse.Namespace, task: Task, manifest: Manifest) -> list[Path]
     folder = model_folder(args.manifest) / model.FOLDER
     shutil.rmtree(folder, ignore_errors=True)
     facts = write_model_folder(source, folder)
-    if not (
-        packed_weights.is_packed(folder) or quantized_weights.is_quantized(folder)
-    ):  # whose weights have other names
+    # Quantized weights have other names.
+    if not (packed_weights.is_packed(folder) or quantized_weights.is_quantized(folder)):
         check_weights(folder, f"{key} is {str(source)!r}")
     log.info("%s: %s, %s parameters", facts.name, facts.type, f"{facts.parameters:,}")
     end = load_tokenizer(folder).eos_token

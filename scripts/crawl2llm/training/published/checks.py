@@ -20,6 +20,7 @@ from crawl2llm.training.published.model_files import (
     is_gguf,
     read_json,
     safetensors_entries,
+    template_in_config,
     weight_files,
 )
 from crawl2llm.training.published.sizes import read_sizes
@@ -93,9 +94,9 @@ def _check_folder(path: Path, where: str) -> None:
 
 def check_template(path: Path, where: str) -> None:
     """Raise InputError for a chat template that does not parse, which would end the first task that asks the model."""
-    file, named = path / TEMPLATE, read_json(path / TOKEN_FILES[0], where).get("chat_template")
-    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else named
-    if not isinstance(text, str):
+    file = path / TEMPLATE
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else template_in_config(path, where)
+    if not text:
         return
     from jinja2 import Environment, TemplateSyntaxError
 

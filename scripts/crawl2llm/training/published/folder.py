@@ -30,6 +30,7 @@ from crawl2llm.training.published.model_files import (
     is_gguf,
     read_json,
     safetensors_entries,
+    template_in_config,
     weight_files,
 )
 
@@ -113,14 +114,6 @@ def _copy_folder(source: Path, folder: Path) -> PublishedFacts:
         name=str(card.get("model_name") or config.get("_name_or_path") or hub_folders.name_of_folder(source.resolve())),
         quantization=str(quantization.get("quant_method") or card.get(GGUF_TYPE) or ""),
     )
-
-
-def template_in_config(source: Path, where: str) -> str:
-    """The chat template in a folder's tokenizer_config.json, as models had it before it was a file; of several the default. "" without."""
-    named = read_json(source / "tokenizer_config.json", where).get("chat_template") or ""
-    if isinstance(named, list):
-        return next((str(entry["template"]) for entry in named if entry.get("name") == "default"), "")
-    return str(named)
 
 
 def link_or_copy(file: Path, to: Path) -> None:

@@ -72,3 +72,11 @@ def read_json(file: Path, where: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{where}: its {file.name} is no JSON object")
     return content
+
+
+def template_in_config(source: Path, where: str) -> str:
+    """The chat template in a folder's tokenizer_config.json, as models had it before it was a file; of several the default. "" without."""
+    named = read_json(source / TOKENIZER_CONFIG, where).get("chat_template") or ""
+    if isinstance(named, list):
+        return next((str(entry["template"]) for entry in named if entry.get("name") == "default"), "")
+    return str(named)

@@ -20,6 +20,7 @@ from crawl2llm.stages.align.functions import load_function as function_of
 from crawl2llm.stages.align.online import Prompts
 from crawl2llm.stages.align.settings import TrainSettings
 from crawl2llm.training import sampling
+from crawl2llm.training.end_tokens import answer_text
 from crawl2llm.training.model_loading import load_model
 from tests.unit.stages.align.launching import arguments, launched, resumed_is_straight, rows
 from tests.unit.stages.align.test_online import CONFIG, REWARD
@@ -72,7 +73,7 @@ def plain(base: Path, pairs: Path, given: dict[str, Any], steps: int) -> list[di
                     following, [prompt], torch.from_numpy(draws)[None], sampling.Choice(end)
                 )
                 drawn = answer_drawn.ids
-                said = reward(row["question"], batches.answer_text(drawn), row.get("answer"))
+                said = reward(row["question"], answer_text(tokenizer, drawn, ()), row.get("answer"))
                 score = said - given["missing_end_penalty"] * (drawn[-1] != end)
                 ids, many = prompt + drawn, len(drawn)
                 with torch.no_grad():
